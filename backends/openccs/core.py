@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from heapq import heappop, heappush
 
 import numpy as np
-from asa.backends.simulated.cores.base import Fate, InPython, News
 from asa.backends.simulated.table import NEVER, UNSTARTED, JobTable
-from numpy.typing import NDArray
 
 from asa.errors import InputError
 
 from .limits_file import ConsumerBounds, load_limits
 from .nodes_core import NodesCore, NodesMachine, equal_nodes
+from .planned_loop import Integers, PlannedLoop
 from .rusv import FOREVER, RUSV
 from .system import find_system
 
-Integers = NDArray[np.int64]
 
-_FORGETS = 64
-"""The past is discarded after this number of further jobs."""
-
-
-class OpenCcsCore(InPython):
-    """Queue, running jobs and clock of a machine that plans; see `asa.backends.simulated.cores.base.Core`.
+class OpenCcsCore(PlannedLoop):
+    """Queue and running jobs of a machine that plans cores alone; see `PlannedLoop`.
 
     Every job is planned when it comes, at the earliest time at which it fits among all planned jobs. When a job ends
     early, or is withdrawn, pending ones are considered in order, and moved to earlier times. None moves to a later one.
@@ -34,7 +27,6 @@ class OpenCcsCore(InPython):
     (`nodes_core.NodesCore`), takes tens of times as long. Both keep usage in `RUSV`.
 
     `most`: how many pending jobs are considered when a job ends early; all if not given.
-    `promised`: for each background job the start promised when it came.
 
     Notes
     -----
@@ -42,23 +34,13 @@ class OpenCcsCore(InPython):
     """
 
     def __init__(self, capacity: int, table: JobTable, *, now: int, most: int | None = None) -> None:
+        super().__init__(capacity, table, now=now, free=capacity, most=most)
         rows = len(table)
-        self.capacity, self.table, self.now = capacity, table, now
-        self.ended: list[int] = []
-        self.news: list[News] = []
-        self.start: Integers = np.full(rows, UNSTARTED, dtype=np.int64)
-        self.promised: Integers = np.full(rows, UNSTARTED, dtype=np.int64)
-        self.free = capacity
-        self._max_looked_at = most
-        self._next = 0
         self._widths, self._lasts = table.cores.copy(), table.request.copy()
         self._starts = np.full(rows, UNSTARTED, dtype=np.int64)  # planned starts
         self._since = table.submit.copy()  # order of waiting jobs
         self._queue: Integers = np.empty(0, dtype=np.int64)
-        self._ends: list[tuple[int, int, int]] = []  # heap of (end, order of start, job)
-        self._order = 0
         self._used = RUSV(capacity)  # cores of running and planned jobs
-        self._is_freed = self._is_due = False
 
     def fork(self) -> OpenCcsCore:
         fork = copy.copy(self)
@@ -70,10 +52,6 @@ class OpenCcsCore(InPython):
     @property
     def queued(self) -> Integers:
         return self._queue.copy()
-
-    @property
-    def exhausted(self) -> bool:
-        return self._next >= len(self.table)
 
     # ------------------------------------------------------------------ the plan
 
@@ -116,46 +94,17 @@ class OpenCcsCore(InPython):
 
     def _begin(self, index: int) -> None:
         self.free -= int(self._widths[index])
-        if index < len(self.table):
-            self.start[index] = self.now
-            self.push_end(index, self.now + int(self.table.run[index]))
-        else:
-            self.news.append(News(index, Fate.STARTED))
+        self._note_start(index, int(self.table.run[index]) if index < len(self.table) else 0)
 
-    # ------------------------------------------------------------------ the loop
+    def _enter_row(self, row: int) -> None:
+        self._enter(row, int(self.table.submit[row]))
+        self.promised[row] = self._starts[row]
 
-    def _next_event(self) -> int:
-        moments: list[int] = [NEVER]
-        if not self.exhausted:
-            moments.append(int(self.table.submit[self._next]))
-        if self._ends:
-            moments.append(self._ends[0][0])
-        if len(self._queue):
-            moments.append(int(self._starts[self._queue].min()))
-        return min(moments)
+    def _next_start(self) -> int:
+        return int(self._starts[self._queue].min()) if len(self._queue) else NEVER
 
-    def begin_second(self, now: int) -> None:
-        self.now = now
-        while self._ends and self._ends[0][0] <= now:
-            index = heappop(self._ends)[2]
-            if index < len(self.table):
-                self.give_back(index, int(self.start[index] + self.table.request[index]))
-            else:
-                self.ended.append(index)
-
-    def end_second(self) -> None:
-        submit = self.table.submit
-        while self._next < len(submit) and submit[self._next] <= self.now:
-            if self._next % _FORGETS == 0:
-                self._used.forget_before(self.now)
-            self._enter(self._next, int(submit[self._next]))
-            self.promised[self._next] = self._starts[self._next]
-            self._next += 1
-        self._pass()
-
-    def schedule(self) -> None:
-        if self._is_due:
-            self._pass()
+    def _forget(self) -> None:
+        self._used.forget_before(self.now)
 
     # ------------------------------------------------------------------ the client's jobs, and ends of all jobs
 
@@ -165,10 +114,6 @@ class OpenCcsCore(InPython):
         self._widths, self._lasts = np.append(self._widths, cores), np.append(self._lasts, request)
         self._starts, self._since = np.append(self._starts, new), np.append(self._since, new)
         return len(self._widths) - 1
-
-    def push_end(self, index: int, end: int) -> None:
-        self._order += 1
-        heappush(self._ends, (end, self._order, index))
 
     def give_back(self, index: int, expected_end: int) -> None:
         cores = int(self._widths[index])

@@ -68,7 +68,7 @@ class CcsJob:
     first_walltime_s: int | None = None  # walltime before it was first extended or shortened, once it runs
     outcome: CcsOutcome = CcsOutcome.NONE
     begun_s: int | None = None  # when it began to run
-    notified_s: int | None = None  # when it was told that its time is almost over
+    notified_s: int | None = None  # when it was notified that its time is almost over
     rank: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -7,26 +7,21 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from heapq import heappop, heappush
 
 import numpy as np
-from asa.backends.simulated.cores.base import Fate, InPython, News
-from asa.backends.simulated.table import NEVER, UNSTARTED, JobTable
-from numpy.typing import NDArray
+from asa.backends.simulated.table import NEVER, JobTable
 
 from asa.errors import InputError, SubmitRejectedError
 
 from .jobs import CcsJob, JobPhase, RefusedError
 from .limits_file import ConsumerBounds
 from .plan import RequestPlan
+from .planned_loop import Integers, PlannedLoop
 from .requests import Arrangement, Chunk, PlacementRule, ResourceRequest, Size
 from .system import CcsSystem, Node
 
-Integers = NDArray[np.int64]
-
 NODES, MEMORY, GPUS, EXCLUSIVE = "nodes", "mem", "gpus", "exclusive"
 """What a client's job may ask for besides cores, in `NodesCore.ask`; memory in bytes."""
-_FORGETS = 64
 
 
 @dataclass(frozen=True)
@@ -90,36 +85,25 @@ def equal_nodes(name: str, cores: int, per_node: int) -> CcsSystem:
     return CcsSystem(name, tuple(Node(f"n{i:0{width}}", {"ncpus": size}) for i, size in enumerate(sizes, 1)))
 
 
-class NodesCore(InPython):
-    """Queue, running jobs and clock of a machine of nodes that plans; see `asa.backends.simulated.cores.base.Core`.
+class NodesCore(PlannedLoop):
+    """Queue and running jobs of a machine of nodes that plans; see `PlannedLoop`.
 
     The plan is `plan.RequestPlan`: each job gets chunks on nodes, under the limits and pools that hold for its user.
 
     `most`: how many pending jobs are considered when a job ends early; all if not given.
-    `promised`: for each background job the start promised when it came; `NEVER` if it had none.
     `refused`: background jobs that the nodes could never hold, or no limit allows; they do not run.
     """
 
     def __init__(
         self, machine: NodesMachine, capacity: int, table: JobTable, *, now: int, most: int | None = None
     ) -> None:
-        rows = len(table)
-        self.machine, self.capacity, self.table, self.now = machine, capacity, table, now
-        self.ended: list[int] = []
-        self.news: list[News] = []
-        self.start: Integers = np.full(rows, UNSTARTED, dtype=np.int64)
-        self.promised: Integers = np.full(rows, UNSTARTED, dtype=np.int64)
-        self.free = machine.cores
+        super().__init__(capacity, table, now=now, free=machine.cores, most=most)
+        self.machine = machine
         self.refused = 0
         bounds = machine.bounds
         self._plan = RequestPlan(machine.system, bounds.limits, bounds.pools, bounds.rules)
-        self._max_looked_at = most
-        self._next = 0
         self._requests: list[ResourceRequest] = []  # of the client's jobs
         self._held: dict[int, int] = {}  # cores of running jobs
-        self._ends: list[tuple[int, int, int]] = []  # heap of (end, order of start, job)
-        self._order = 0
-        self._is_freed = self._is_due = False
 
     def fork(self) -> NodesCore:
         fork = copy.copy(self)
@@ -137,10 +121,6 @@ class NodesCore(InPython):
 
     def _waiting(self) -> list[CcsJob]:
         return [job for job in self._plan.jobs.values() if job.phase in {JobPhase.PLANNED, JobPhase.WAITING}]
-
-    @property
-    def exhausted(self) -> bool:
-        return self._next >= len(self.table)
 
     @property
     def pools(self) -> Mapping[str, int]:
@@ -196,45 +176,15 @@ class NodesCore(InPython):
         assert job.placement is not None, "it is due"
         self._held[index] = job.placement.totals["ncpus"]
         self.free -= self._held[index]
-        if index < len(self.table):
-            self.start[index] = self.now
-            self.push_end(index, self.now + int(min(self.table.run[index], self.table.request[index])))
-        else:
-            self.news.append(News(index, Fate.STARTED))
+        is_background = index < len(self.table)
+        self._note_start(index, int(min(self.table.run[index], self.table.request[index])) if is_background else 0)
 
-    # ------------------------------------------------------------------ the loop
-
-    def _next_event(self) -> int:
-        moments: list[int] = [NEVER]
-        if not self.exhausted:
-            moments.append(int(self.table.submit[self._next]))
-        if self._ends:
-            moments.append(self._ends[0][0])
+    def _next_start(self) -> int:
         planned = (job.start_s for job in self._plan.jobs.values() if job.phase is JobPhase.PLANNED)
-        moments += [max(start, self.now) for start in planned if start is not None]
-        return min(moments)
+        return min((max(start, self.now) for start in planned if start is not None), default=NEVER)
 
-    def begin_second(self, now: int) -> None:
-        self.now = now
-        while self._ends and self._ends[0][0] <= now:
-            index = heappop(self._ends)[2]
-            if index < len(self.table):
-                self.give_back(index, 0)
-            else:
-                self.ended.append(index)
-
-    def end_second(self) -> None:
-        submit = self.table.submit
-        while self._next < len(submit) and submit[self._next] <= self.now:
-            if self._next % _FORGETS == 0:
-                self._plan.forget_before(self.now)
-            self._enter_row(self._next)
-            self._next += 1
-        self._pass()
-
-    def schedule(self) -> None:
-        if self._is_due:
-            self._pass()
+    def _forget(self) -> None:
+        self._plan.forget_before(self.now)
 
     # ------------------------------------------------------------------ the client's jobs, and ends of all jobs
 
@@ -248,10 +198,6 @@ class NodesCore(InPython):
         request = self._requests[index - len(self.table)]
         cores = sum(chunk.count * chunk.needs["ncpus"] for chunk in request.chunks)
         self._requests[index - len(self.table)] = self.machine.request(cores, request.walltime_s or 1, amounts)
-
-    def push_end(self, index: int, end: int) -> None:
-        self._order += 1
-        heappush(self._ends, (end, self._order, index))
 
     def give_back(self, index: int, expected_end: int) -> None:
         del expected_end

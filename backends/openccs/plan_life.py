@@ -1,4 +1,4 @@
-"""The life of a job in the plan: it is allocated, runs, is told that its time is almost over, ends and is released."""
+"""The life of a job in the plan: it is allocated, runs, is notified before its time is over, ends and is released."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ class PlanLife(PlanState):
         return min(job.begun_s + self._asks[job.id].walltime_s, latest_s)
 
     def notice_s(self, job: CcsJob) -> int | None:
-        """Return when a job is to be told that its time is almost over; None if it does not run, or was told."""
+        """Return when a job is to be notified that its time is almost over; None if it does not run, or has been."""
         over_s, before_s = self.over_s(job), job.request.notify_s
         is_open = job.phase is JobPhase.RUNNING and job.notified_s is None
         return over_s - before_s if is_open and over_s is not None and before_s is not None else None
 
     @one_step
     def notify(self, name: str, *, now: int) -> CcsJob:
-        """Note that a running job was told that its time is almost over."""
+        """Record that a running job was notified that its time is almost over."""
         job = replace(self._job(name, JobPhase.RUNNING), notified_s=now)
         self._set(job, now)
         return job

@@ -12,7 +12,7 @@ A request is a list of parts, separated by commas:
     array=0-9999, array=10            a job array, by its first and last index or by its length
     priority=5
     depend=afterok:a:b+afterany:c     what other jobs must have done (see `dependencies.DependencyKind`)
-    notify=10m                        how long before the end of its walltime the job is told of it
+    notify=10m                        how long before the end of its walltime the job is notified
     reservation=NAME                  the reservation in whose resources it runs
     name=value                        anything else is a job-wide resource, as a licence or disk space
 
@@ -222,7 +222,7 @@ class ResourceRequest:
     array: range | None = None  # indices of a job array
     priority: int = 0
     depend: tuple[RequestDependency, ...] = ()  # what others must have done before it may start
-    notify_s: int | None = None  # by how long before the end of its time it is told of it
+    notify_s: int | None = None  # how long before the end of its time it is notified
     reservation: str | None = None  # name of the reservation that it runs in
     # names of the parts that were written
     given: frozenset[str] = field(default=frozenset(), compare=False, repr=False)

@@ -24,7 +24,7 @@ from asa.backends.simulated.engine import Engine
 from asa.backends.simulated.feed import QueueFeed
 from asa.backends.simulated.table import UNSTARTED
 from asa.backends.simulated.together import Work
-from asa.estimators import WaitBank
+from asa.estimators import OwnJob, WaitBank
 from asa.shapes import Moldable, RunAt
 from asa.strategies.asa import AheadOfTime, Naive
 from asa.strategies.base import MIN_IDLE_S
@@ -127,7 +127,7 @@ class SharedWorld:
         self._bank = WaitBank(habits.estimator, machine_cores=centre.log.cores)
         self._feed = QueueFeed(self._engine, centre.name, background.users)
         self._learned_s = UNSTARTED
-        self._owns: dict[int, object] = {}  # the bank's views of pending jobs, by number
+        self._owns: dict[int, OwnJob] = {}  # the bank's views of pending jobs, by number
         self._forecasts: dict[int, float] = {}  # p90 by row
         self._of: dict[int, _Job] = {}  # by number of the engine's job
         self._given_s: list[int] = []
@@ -190,7 +190,7 @@ class SharedWorld:
             waited = client.start - client.submit
             was_kept_back = client.eligible > client.submit and client.start == client.eligible
             self._learn()
-            self._bank.observe(self._owns.pop(number), at_most(waited) if was_kept_back else exactly(waited))  # type: ignore[arg-type]
+            self._bank.observe(self._owns.pop(number), at_most(waited) if was_kept_back else exactly(waited))
         if not job.is_looked_at:
             job.is_looked_at = True
             self._at(-(-self._engine.now // _LOOKS_S) * _LOOKS_S, lambda: self._look(job))
@@ -405,7 +405,7 @@ class SharedWorld:
         self._engine.cancel(number)
         self._cancelled_s.append(self._engine.now)
         if (own := self._owns.pop(number, None)) is not None:
-            self._bank.observe(own, at_least(self._engine.now - client.submit))  # type: ignore[arg-type]
+            self._bank.observe(own, at_least(self._engine.now - client.submit))
 
     def _asked(self, cores: int, request: int, user: int) -> QueuedJob:
         return QueuedJob(float(self._engine.now), cores, float(request), f"u{user}", self._name)

@@ -228,7 +228,7 @@ class MadePlan:
             at_s = max(notice_s, job.begun_s or 0)
             plan.notify(job.id, now=at_s)
             left = format_duration((plan.over_s(job) or at_s) - at_s)
-            self.happened.append(Happening(at_s, f"{job.id} is told that its time is over in {left}"))
+            self.happened.append(Happening(at_s, f"{job.id} is notified that its time is over in {left}"))
         return bool(due)
 
     def _end_due(self, now: int) -> bool:

@@ -2,7 +2,7 @@
 
 Its process must live until the job starts: the controller then reports to it, and ends a job that nobody hears of
 (22.05 and 26.05: FAILED, after some seconds). So it is begun in a session of its own, where the commands run, and
-outlives this client; it ends by itself as soon as the job has its nodes. If it takes too long, or is told to end, it
+outlives this client; it ends by itself as soon as the job has its nodes. If it takes too long, or is signalled, it
 withdraws the job.
 """
 

@@ -364,7 +364,7 @@ hang n2
     document, jobs = plan("--now", "3800")
     assert [event["event"] for event in document["events"]] == [
         "hang n1",
-        "a is told that its time is over in 10m00s",
+        "a is notified that its time is over in 10m00s",
         "recover n1",  # within the three minutes that its release may take
         "hang n2",
     ]

@@ -75,11 +75,11 @@ def test_forced_values_hold_for_altered_requests_and_in_reservations():
 
 
 def test_a_plan_is_the_same_after_a_crash():
-    told = []
+    journal = []
     rules = [rule(default="walltime=2h,rset=mem=2g", force="place=scatter")]
-    plan = RequestPlan(TWO, rules=rules, on_entry=lambda entry: told.append(json.loads(json.dumps(entry))))
+    plan = RequestPlan(TWO, rules=rules, on_entry=lambda entry: journal.append(json.loads(json.dumps(entry))))
     plan.submit(ResourceRequest.parse("rset=2:ncpus=4"), now=0, user="ann")
-    assert RequestPlan.reload(TWO, told, rules=rules).jobs == plan.jobs
+    assert RequestPlan.reload(TWO, journal, rules=rules).jobs == plan.jobs
 
 
 @pytest.mark.parametrize(

@@ -159,9 +159,9 @@ def test_why_names_the_job_that_is_waited_for():
     plan, submit = planned()
     submit("a", "ncpus=4,walltime=10s")
     submit("b", "ncpus=4,walltime=10s,depend=afterany:a")
-    told = why(plan, "b", now=0)
-    assert [(one.cause, one.start_s) for one in told.constraints if one.start_s is not None] == [("dependency", 0)]
-    assert "At 0:00:00: it waits for a until 0:00:10." in told.sentences()
+    answer = why(plan, "b", now=0)
+    assert [(one.cause, one.start_s) for one in answer.constraints if one.start_s is not None] == [("dependency", 0)]
+    assert "At 0:00:00: it waits for a until 0:00:10." in answer.sentences()
 
 
 # ---------------------------------------------------------------------- whatever happens
@@ -171,8 +171,8 @@ class Ordered:
     """A plan with dependencies, on which random things happen, and what has to hold whatever they are."""
 
     def __init__(self, random):
-        self.random, self.told, self.now, self.down = random, [], 0, set()
-        self.plan, self.submit_text = planned(lambda entry: self.told.append(json.loads(json.dumps(entry))))
+        self.random, self.journal, self.now, self.down = random, [], 0, set()
+        self.plan, self.submit_text = planned(lambda entry: self.journal.append(json.loads(json.dumps(entry))))
         self.moved = set()  # jobs that may start later because of what happens
 
     def one_of(self, *phases):
@@ -266,7 +266,7 @@ class Ordered:
             self.is_in_order(before, job)
             if job.id in before:
                 self.keeps_its_promise(before, job)
-        again = RequestPlan.reload(THREE, self.told)
+        again = RequestPlan.reload(THREE, self.journal)
         assert again.jobs == jobs
         assert [again.readiness(job) for job in jobs.values()] == [self.plan.readiness(job) for job in jobs.values()]
 

@@ -61,7 +61,7 @@ class Watched:
     def __init__(self, random, *, max_sorts):
         self.random, self.max_sorts = random, max_sorts
         self.system = replace(a_system(random), extension_percent=random.choice([10, 100, 1000]))
-        self.told = []  # every entry
+        self.journal = []  # every entry
         self.plan = RequestPlan(self.system, on_entry=self.tell)
         self.now = BEGIN
         self.first = {}  # how long each job that was extended was to run at first
@@ -71,7 +71,7 @@ class Watched:
         self.counts = Counter()
 
     def tell(self, entry):
-        self.told.append(json.loads(json.dumps(entry)))
+        self.journal.append(json.loads(json.dumps(entry)))
 
     # ---- what should be
 
@@ -173,12 +173,12 @@ class Watched:
             end += f",array={random.randint(2, 5)}"
         end += f",priority={random.randint(1, 3)}" if random.random() < 0.3 else ""
         request = self.a_request(end)
-        before, entries = dict(self.plan.jobs), len(self.told)
+        before, entries = dict(self.plan.jobs), len(self.journal)
         try:
             new = self.plan.submit(request, now=self.now)
         except RefusedError as error:
             self.others_are(before)
-            assert len(self.told) - entries <= 1
+            assert len(self.journal) - entries <= 1
             self.refused(request, error)
             return "refused"
         indices = [None] if request.array is None else list(request.array)
@@ -435,13 +435,13 @@ class Watched:
         end = f",{when}={self.now + self.random.randint(0, 40)}" if when else ""
         parts = RequestParts.parse(str(self.a_request(end)), self.system.kinds)
         request = job.request.altered(parts)
-        before, was, entries = dict(self.plan.jobs), state(self.plan, self.now), len(self.told)
+        before, was, entries = dict(self.plan.jobs), state(self.plan, self.now), len(self.journal)
         try:
             after = self.plan.alter(job.id, parts, now=self.now)
         except RefusedError as error:
             self.others_are(before)
             assert state(self.plan, self.now) == was
-            assert len(self.told) == entries
+            assert len(self.journal) == entries
             kept = self.plan.jobs
             self.plan.jobs = {name: one for name, one in kept.items() if name != job.id}  # it holds nothing for itself
             self.refused(replace(request, array=None), error)
@@ -465,7 +465,7 @@ class Watched:
 
     def reload(self):
         """Replace the plan by one made of the journal."""
-        again = RequestPlan.reload(self.system, self.told, on_entry=self.tell)
+        again = RequestPlan.reload(self.system, self.journal, on_entry=self.tell)
         assert state(again, self.now) == state(self.plan, self.now)
         self.plan = again
         return "reload"
@@ -482,7 +482,7 @@ class Watched:
         self.counts[what()] += 1
         self.check()
         if self.random.random() < 0.1:
-            self.kept.append((len(self.told), self.now, state(self.plan, self.now)))
+            self.kept.append((len(self.journal), self.now, state(self.plan, self.now)))
 
 
 @pytest.mark.full
@@ -532,8 +532,8 @@ def test_who_is_late_starts_at_once_if_lower_ranks_can_make_room(random):
 
 
 def test_a_large_array_is_planned_in_parts_and_requests_that_came_meanwhile_are_before_the_rest():
-    told = []
-    plan, submit = planned(on_entry=lambda entry: told.append(json.loads(json.dumps(entry))))
+    journal = []
+    plan, submit = planned(on_entry=lambda entry: journal.append(json.loads(json.dumps(entry))))
     first = submit("ncpus=4,walltime=1s,array=1101", name="a")
     other = submit("ncpus=4,walltime=1s,array=600", name="b")
     assert [job.start_s for job in first[:500]] == [1000 + number // 2 for number in range(500)]
@@ -541,7 +541,7 @@ def test_a_large_array_is_planned_in_parts_and_requests_that_came_meanwhile_are_
     assert other[0].start_s == 1250
     assert submit("ncpus=4,walltime=1s", name="c").start_s == 1500
     assert plan.backfill(now=BEGIN) == []
-    again = RequestPlan.reload(TWO, told)  # which plans the rest when it is looked at next
+    again = RequestPlan.reload(TWO, journal)  # which plans the rest when it is looked at next
     assert {job.phase for job in again.backfill(now=BEGIN)} == {JobPhase.PLANNED}
     parts = []
     while part := plan.plan_later(now=BEGIN):
@@ -637,13 +637,13 @@ def test_a_fixed_start_and_a_deadline_are_held_or_the_request_is_refused(when, s
 
 
 def test_an_array_that_cannot_be_whole_leaves_nothing():
-    told = []
-    plan, submit = planned(on_entry=told.append)
+    journal = []
+    plan, submit = planned(on_entry=journal.append)
     submit("ncpus=4,walltime=10s")
     before = state(plan, BEGIN)
     with pytest.raises(RefusedError, match="deadline"):
         submit("ncpus=4,walltime=10s,deadline=1020,array=4", user="alice")
-    assert state(plan, BEGIN) == before == state(RequestPlan.reload(TWO, told), BEGIN)
+    assert state(plan, BEGIN) == before == state(RequestPlan.reload(TWO, journal), BEGIN)
     assert [job.start_s for job in submit("ncpus=4,walltime=10s,deadline=1020,array=3")] == [1000, 1010, 1010]
 
 
@@ -674,13 +674,13 @@ def test_names_are_given_once():
 
 
 def test_a_number_is_not_given_again_after_a_crash():
-    told = []
-    plan, submit = planned(on_entry=told.append)
+    journal = []
+    plan, submit = planned(on_entry=journal.append)
     submit("ncpus=1")
     plan.end("1", now=BEGIN)
     plan.forget_before(BEGIN)
     assert not plan.jobs
-    again = RequestPlan.reload(TWO, told)
+    again = RequestPlan.reload(TWO, journal)
     assert again.submit(ResourceRequest.parse("rset=ncpus=1"), now=BEGIN)[0].id != "1"
 
 
@@ -811,8 +811,8 @@ def test_a_late_job_that_no_lower_rank_can_make_room_for_displaces_nobody():
 
 def test_a_job_that_is_not_released_in_time_takes_its_node_down():
     system = replace(TWO, timeouts=CcsTimeouts(release_s=3))
-    told = []
-    plan, submit = planned(system, on_entry=told.append)
+    journal = []
+    plan, submit = planned(system, on_entry=journal.append)
     submit("2:ncpus=4,walltime=10s")
     submit("ncpus=1,walltime=10s,depend=afterok:1")
     assert submit("2:ncpus=4,walltime=10s").start_s == 1026
@@ -825,7 +825,7 @@ def test_a_job_that_is_not_released_in_time_takes_its_node_down():
     assert {job.id for job in plan.late_release("1", "a", now=1007)} == {"2", "3"}
     assert plan.jobs["1"].outcome is CcsOutcome.COMPLETED
     assert (on(plan, "2"), on(plan, "3")) == ((1007, ["b"]), None)
-    again = RequestPlan.reload(system, json.loads(json.dumps(told)))
+    again = RequestPlan.reload(system, json.loads(json.dumps(journal)))
     assert state(again, 1007) == state(plan, 1007)
 
 
@@ -909,13 +909,13 @@ def test_an_extended_job_leaves_what_is_kept_for_others_and_stays_where_it_is_ad
 
 
 def test_an_extension_is_remembered_after_a_crash():
-    told = []
+    journal = []
     system = replace(TWO, extension_percent=50)
-    plan, submit = planned(system, on_entry=told.append)
+    plan, submit = planned(system, on_entry=journal.append)
     submit("2:ncpus=4,walltime=10s")
     plan.begin("1", now=1000)
     plan.extend("1", 5, now=1001)
-    again = RequestPlan.reload(system, json.loads(json.dumps(told)))
+    again = RequestPlan.reload(system, json.loads(json.dumps(journal)))
     with pytest.raises(RefusedError, match="may last 0s more"):
         again.extend("1", 1, now=1001)
     for one in (plan, again):
@@ -944,8 +944,8 @@ def test_an_altered_job_is_planned_anew_or_stays_as_it_was():
 
 def test_no_moment_of_what_is_told_has_two_jobs_in_one_place_or_one_on_a_node_that_is_down():
     """Whatever is written of a plan when it is cut off is a plan."""
-    told = []
-    plan, submit = planned(on_entry=told.append)
+    journal = []
+    plan, submit = planned(on_entry=journal.append)
     for text in (
         "ncpus=4,walltime=10s,priority=5",
         "ncpus=4,walltime=10s",
@@ -957,8 +957,8 @@ def test_no_moment_of_what_is_told_has_two_jobs_in_one_place_or_one_on_a_node_th
     plan.fail("a", now=1000)
     plan.recover("a", now=1001)
     plan.fail("b", now=1002)
-    for count in range(len(told) + 1):
-        again = RequestPlan.reload(TWO, told[:count])
+    for count in range(len(journal) + 1):
+        again = RequestPlan.reload(TWO, journal[:count])
         plain = PlainPlanner(TWO, 1002)
         for job in again.jobs.values():
             if job.placement is not None:
@@ -969,17 +969,17 @@ def test_no_moment_of_what_is_told_has_two_jobs_in_one_place_or_one_on_a_node_th
 
 def test_a_journal_of_an_earlier_version_is_read():
     """It says neither how jobs ended nor when they began."""
-    told = []
-    plan, submit = planned(on_entry=lambda entry: told.append(json.loads(json.dumps(entry))))
+    journal = []
+    plan, submit = planned(on_entry=lambda entry: journal.append(json.loads(json.dumps(entry))))
     for _ in range(3):
         submit("ncpus=4,walltime=10s")
     plan.begin("1", now=1000)
     plan.begin("2", now=1000)
     plan.end("2", now=1004)
-    for entry in told:
+    for entry in journal:
         for name in ("first_walltime_s", "outcome", "begun_s", "notified_s"):
             del entry[name]
-    again = RequestPlan.reload(TWO, told)
+    again = RequestPlan.reload(TWO, journal)
     assert again.over_s(again.jobs["1"]) == 1010
     assert again.jobs["2"].outcome is CcsOutcome.COMPLETED
     assert again.jobs["3"] == plan.jobs["3"]
