@@ -494,7 +494,7 @@ def test_a_plan_lives_as_the_plain_planner_says(seed, max_sorts):
     for _ in range(100):
         watched.live()
     for entries, now, seen in watched.kept:
-        assert state(RequestPlan.reload(watched.system, watched.told[:entries]), now) == seen
+        assert state(RequestPlan.reload(watched.system, watched.journal[:entries]), now) == seen
 
 
 # ---------------------------------------------------------------------- requests come
