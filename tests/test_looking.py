@@ -52,6 +52,9 @@ LOOK = {
     "ccs why": [["ccs", "why", "1", DATA]],
     "ccs drift": [["ccs", "drift", DATA]],
     "dras evaluate": [["dras", "evaluate", DATA, "--weights", DATA]],
+    "dras jobs": [["dras", "jobs", DATA]],
+    "dras network": [["dras", "network", DATA]],
+    "dras rewards": [["dras", "rewards", DATA, "--weights", DATA]],
 }
 """How each command is run that reads a file, without asking a batch system."""
 NO_FILE = {

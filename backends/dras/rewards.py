@@ -10,6 +10,7 @@ as a cost (`Forgone`).
 
 from __future__ import annotations
 
+import ast
 import math
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
@@ -216,6 +217,29 @@ def read_reward(text: str, *, where: str = "objective") -> Capability | Capacity
             "waiting is a cost, by which only ppo learns", where=where, hint="Give capability or capacity here."
         )
     return made
+
+
+def described_reward(text: str) -> Capability | Capacity:
+    """Make a reward from its description in an agent's file, which is its `repr`.
+
+    Raises `InputError`: it describes neither of the paper's two rewards.
+
+    Examples
+    --------
+    >>> described_reward(repr(Capacity("wait"))) == Capacity("wait")
+    True
+    """
+    try:
+        call = ast.parse(text, mode="eval").body
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.args:
+            given = {word.arg or "": ast.literal_eval(word.value) for word in call.keywords}
+            known: dict[str, type[Capability | Capacity]] = {"Capability": Capability, "Capacity": Capacity}
+            return known[call.func.id](**given)
+    except (SyntaxError, ValueError, TypeError, KeyError):
+        pass
+    raise InputError(
+        f"{text!r} is no reward that is known here", where="reward", hint="Only Equations 1 and 2 are: train anew."
+    )
 
 
 def _weight(word: str) -> float:

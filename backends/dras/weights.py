@@ -28,7 +28,7 @@ from .network import Floats, Kind, NetworkSize
 from .patient import PATIENCE, WINDOW, Patient
 from .ranking import COLUMNS, RankJudge, rank_arrays
 from .rewards import Cost, Reward
-from .scheduler import OneLevel, TwoLevels
+from .scheduler import Chooser, OneLevel, TwoLevels
 from .state import SCALE_S
 
 _FORMAT: Final = "asa dras"
@@ -53,16 +53,20 @@ class Agent:
     source: str = ""
     seen_days: int = 0
     seen: str = ""  # digest of the jobs of these days, which identifies the log under any name; "" if unknown
+    # weight, while it learned, of a reward one choice later; None if unknown, as in files of version 0.2.0
+    discount: float | None = None
 
     @property
     def name(self) -> str:
         """Its name in comparisons."""
         return f"dras-{self.shape.kind}" if self.levels == 2 else f"decima-{self.shape.kind}"
 
-    def scheduler(self, *, sample: bool = False, seed: int = 0, reward: Reward | None = None) -> OneLevel | TwoLevels:
-        """Make a scheduler with this agent, which does not learn."""
-        actor = Actor(self.shape, self.parameters, scale_s=self.scale_s, sample=sample, seed=seed)
-        return (TwoLevels if self.levels == 2 else OneLevel)(actor, window=self.shape.window, reward=reward)
+    def scheduler(
+        self, *, sample: bool = False, seed: int = 0, reward: Reward | None = None, chooser: Chooser | None = None
+    ) -> OneLevel | TwoLevels:
+        """Make a scheduler with this agent, which does not learn; or with a chooser in its place, such as a learner."""
+        chooser = chooser or Actor(self.shape, self.parameters, scale_s=self.scale_s, sample=sample, seed=seed)
+        return (TwoLevels if self.levels == 2 else OneLevel)(chooser, window=self.shape.window, reward=reward)
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,7 @@ class _Header(BaseModel):
     scale_s: _Size
     levels: Literal[1, 2]
     reward: str
+    discount: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
     command: str
     source: str = ""
     seen_days: int = Field(default=0, ge=0)

@@ -21,7 +21,6 @@ from asa.core.options import check_known
 from asa.errors import InputError
 from asa.studies.bbsched.workloads import cori
 from asa.studies.dras.training import (
-    PAPER,
     PROXIMAL_PAPER,
     PROXIMAL_SMALL,
     SMALL,
@@ -30,6 +29,8 @@ from asa.studies.dras.training import (
     Material,
     Training,
     Varied,
+    folder_of,
+    paper,
 )
 
 from .evaluation import Split, split, trace_of
@@ -62,7 +63,7 @@ class Order:
     @property
     def folder(self) -> Path:
         """Folder of the training's state, from which it can resume."""
-        return self.out.with_name(f"{self.out.name}.training")
+        return folder_of(self.out)
 
     @property
     def text(self) -> str:
@@ -131,7 +132,7 @@ def reward_of(text: str) -> Reward:
 
 def config_of(name: str, agent: str, material: Material, sets: int | None, jobs: int | None) -> Config:
     """Return the configuration, with the requested changes."""
-    known = {"ppo": (PROXIMAL_SMALL, PROXIMAL_PAPER)}.get(agent, (SMALL, PAPER))
+    known = {"ppo": (PROXIMAL_SMALL, PROXIMAL_PAPER)}.get(agent, (SMALL, paper(material.nodes)))
     config = known[CONFIGS.index(name)]
     if jobs is not None or agent == "ppo":
         config = sized(config, material, jobs)

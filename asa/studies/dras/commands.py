@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from asa.core.drawing import check_figure_path, make_figure_folder
+from asa.core.drawing import make_figure_folder
 from asa.core.options import Output, OutputOption, check_known
 from asa.errors import InputError
-from asa.units import MAX_CORES, MAX_DAYS, MAX_JOBS, MAX_RUNS, MAX_SEED, format_duration
+from asa.units import MAX_JOBS, MAX_RUNS, MAX_SEED, format_duration
+
+from .arguments import CoresOption, SourceArgument, TrainDaysOption, ValidateDaysOption, figure_file
+from .setup_commands import jobs, network, rewards
 
 if TYPE_CHECKING:
     from asa.backends.dras.weights import Agent, Ranked
@@ -42,39 +45,10 @@ app = typer.Typer(
     """,
     no_args_is_help=True,
 )
+app.command("jobs")(jobs)
+app.command("network")(network)
+app.command("rewards")(rewards)
 
-_Source = Annotated[
-    str,
-    typer.Argument(
-        help="A workload log (SWF, plain or .gz); cori, drawn from a model; or hpc2n or uppmax, the built-in model.",
-        metavar="TRACE",
-    ),
-]
-_CoresOption = Annotated[
-    int | None,
-    typer.Option(
-        help="Processors of a log's machine, if its header does not say, or of a smaller hpc2n or uppmax.",
-        max=MAX_CORES,
-    ),
-]
-_TrainDays = Annotated[
-    int | None,
-    typer.Option(
-        help="Agents learn from so many of the log's first days. [default: 90; 21 of cori's 63]",
-        min=1,
-        max=MAX_DAYS,
-        show_default=False,
-    ),
-]
-_ValidateDays = Annotated[
-    int | None,
-    typer.Option(
-        help="The best is chosen by so many days after these. [default: 30; of cori 7]",
-        min=1,
-        max=MAX_DAYS,
-        show_default=False,
-    ),
-]
 _ConfigOption = Annotated[
     str,
     typer.Option(
@@ -110,7 +84,7 @@ _JobsOption = Annotated[
 
 @app.command()
 def train(
-    source: _Source,
+    source: SourceArgument,
     *,
     out: Annotated[Path, typer.Option(help="Write the best agent here.", metavar="FILE.npz")] = Path("weights.npz"),
     agent: Annotated[
@@ -120,9 +94,9 @@ def train(
     sets: _SetsOption = None,
     jobs: _JobsOption = None,
     objective: _ObjectiveOption = None,
-    cores: _CoresOption = None,
-    train_days: _TrainDays = None,
-    validate_days: _ValidateDays = None,
+    cores: CoresOption = None,
+    train_days: TrainDaysOption = None,
+    validate_days: ValidateDaysOption = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same agent.", min=0, max=MAX_SEED)] = 0,
     seeds: Annotated[
         int,
@@ -168,7 +142,7 @@ def train(
     ]
     for order in orders:
         _check_out(order, resume=resume)
-    plot = _figure(plot, "learning.png")
+    plot = figure_file(plot, "learning.png")
     if seeds == 1 and executor == LOCAL:
         [order] = orders
         done = {agent: fill(order, _Progress(agent, plot))}
@@ -183,16 +157,16 @@ def train(
 
 @app.command()
 def orders(
-    source: _Source,
+    source: SourceArgument,
     *,
     agent: Annotated[str, typer.Option(help="pg, dql, decima or ppo.")] = "pg",
     config: _ConfigOption = "small",
     sets: _SetsOption = None,
     jobs: _JobsOption = None,
     objective: _ObjectiveOption = None,
-    cores: _CoresOption = None,
-    train_days: _TrainDays = None,
-    validate_days: _ValidateDays = None,
+    cores: CoresOption = None,
+    train_days: TrainDaysOption = None,
+    validate_days: ValidateDaysOption = None,
     seed: Annotated[int, typer.Option(help="Of all trainings.", min=0, max=MAX_SEED)] = 0,
     plot: Annotated[Path | None, typer.Option(help="Draw Figure 4 into this file, or folder.", metavar="FILE")] = None,
     output: OutputOption = Output.TABLE,
@@ -209,7 +183,7 @@ def orders(
     from .asked import best_of, check, config_of, days_of, kind_of, material_of, on_few_cores
 
     check(agent, config, objective)
-    plot = _figure(plot, "figure-4.png")
+    plot = figure_file(plot, "figure-4.png")
     material = material_of(source, cores, days_of(source, train_days, validate_days))
     size = config_of(config, agent, material, sets, jobs)
     on_few_cores(agent, config)
@@ -239,7 +213,7 @@ def orders(
 
 @app.command()
 def evaluate(
-    source: _Source,
+    source: SourceArgument,
     *,
     weights: Annotated[
         list[Path] | None,
@@ -253,12 +227,17 @@ def evaluate(
         str | None, typer.Option(help="Some, as fcfs-easy,sjf. [default: all]", metavar="R,R", show_default=False)
     ] = None,
     objective: _RewardOption = "capability",
-    cores: _CoresOption = None,
-    train_days: _TrainDays = None,
-    validate_days: _ValidateDays = None,
+    cores: CoresOption = None,
+    train_days: TrainDaysOption = None,
+    validate_days: ValidateDaysOption = None,
     seeds: Annotated[int, typer.Option(help="Runs of Random.", min=1, max=MAX_RUNS)] = 5,
     adapt: Annotated[
-        bool, typer.Option("--adapt", help="Run ppo agents also as ones that go on to learn each week (Fig. 9).")
+        bool,
+        typer.Option(
+            "--adapt",
+            help="Run agents also as ones that go on to learn (Fig. 9): pg, dql and decima after every ten passes, "
+            "as in training, ppo each week.",
+        ),
     ] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw Figures 6 to 9 into this folder.", metavar="DIR")] = None,
     output: OutputOption = Output.TABLE,
@@ -275,7 +254,7 @@ def evaluate(
     from asa.studies.present import print_json
 
     from .asked import reward_of, tested_days
-    from .evaluation import RIVALS
+    from .evaluation import RIVALS, check_adapts
 
     wanted = list(RIVALS) if rivals is None else [name.strip() for name in rivals.split(",")]
     for name in wanted:
@@ -284,9 +263,11 @@ def evaluate(
     if plot is not None:
         make_figure_folder(plot)
     tested = tested_days(source, cores, train_days, validate_days)
+    agents = _agents(tested, weights or [])
     if adapt:
         pytorch()
-    agents = _agents(tested, weights or [])
+        for _, agent in agents:
+            check_adapts(agent)
     outcomes = list(_of_rivals(tested, wanted, objective, seeds))
     ours = list(_of_agents(tested, agents, adapt=adapt))
     outcomes += ours
@@ -304,7 +285,7 @@ def evaluate(
 
 @app.command()
 def ablation(
-    source: _Source,
+    source: SourceArgument,
     *,
     seeds: Annotated[
         int, typer.Option(help="Trainings of each variant, with seeds from 0 on.", min=1, max=MAX_RUNS)
@@ -325,9 +306,9 @@ def ablation(
         int | None,
         typer.Option(help="About so many jobs a set. [default: 500]", min=10, max=MAX_JOBS, show_default=False),
     ] = None,
-    cores: _CoresOption = None,
-    train_days: _TrainDays = None,
-    validate_days: _ValidateDays = None,
+    cores: CoresOption = None,
+    train_days: TrainDaysOption = None,
+    validate_days: ValidateDaysOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Leave out the parts of ppo one by one, train the rest, and compare it on days that no agent has seen.
@@ -369,17 +350,6 @@ def ablation(
 
 
 # ---------------------------------------------------------------------- parameters
-
-
-def _figure(plot: Path | None, name: str) -> Path | None:
-    """Return the path of a figure: a file, or a file with this name in a folder, which is made."""
-    if plot is None:
-        return None
-    if plot.is_dir() or not plot.suffix:
-        make_figure_folder(plot)
-        plot /= name
-    check_figure_path(plot)
-    return plot
 
 
 def _files(out: Path, seed: int, seeds: int) -> list[tuple[int, Path]]:
@@ -444,8 +414,6 @@ def _agents(tested: Split, files: Sequence[Path]) -> list[tuple[str, Agent | Ran
 
 
 def _of_agents(tested: Split, agents: Sequence[tuple[str, Agent | Ranked]], *, adapt: bool) -> Any:
-    from asa.backends.dras.weights import Ranked
-
     from .evaluation import adapting
     from .evaluation import evaluate as run
 
@@ -454,7 +422,7 @@ def _of_agents(tested: Split, agents: Sequence[tuple[str, Agent | Ranked]], *, a
     for name, agent in agents:
         number = counts[name] = counts.get(name, -1) + 1
         yield run(tested.test, nodes, agent.scheduler(), name, number)
-        if adapt and isinstance(agent, Ranked):
+        if adapt:
             learning = adapting(agent, tested.test, nodes, seed=number)
             yield run(tested.test, nodes, learning, f"{name}, adapting", number)
 

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from asa.backends.dras.patient import Patient
 from asa.backends.dras.ranking import RankJudge, first_ranks
-from asa.backends.dras.rewards import Reward
+from asa.backends.dras.rewards import Reward, described_reward
 from asa.backends.dras.rivals import Knapsack, bin_packing, random_fit
-from asa.backends.dras.scheduler import First, Mode, TwoLevels
+from asa.backends.dras.scheduler import First, Mode, Selecting, TwoLevels
 from asa.backends.dras.scoring import run, slowdowns
 from asa.backends.dras.weights import Agent, Ranked
 from asa.backends.simulated.fit import fit
@@ -25,6 +25,7 @@ from asa.backends.simulated.policies import PassScheduler, Policy, easy, sjf, wf
 from asa.backends.simulated.swf import Trace
 from asa.backends.simulated.table import JobTable
 from asa.errors import InputError
+from asa.studies.dras.learners import Learning, learner
 from asa.studies.dras.ppo import Proximal, ProximalLearning
 from asa.studies.dras.training import Material, Varied, add_jobs
 
@@ -33,6 +34,7 @@ RIVALS: Final = ("fcfs-easy", "sjf", "wfp", "bin-packing", "random", "optimizati
 
 _DAY_S = 86400
 _WEEK_S = 7 * _DAY_S
+_MONDAY_S = 4 * _DAY_S  # 1970-01-05
 _SIZES = (0.0, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2)
 _KEPT = ("users", "groups", "queues", "partitions", "memory_kb", "wait_s", "job_ids")
 
@@ -47,6 +49,7 @@ class Split:
     test: JobTable  # the rest; its first day is counted as day `from_day` of the log
     from_day: int
     jobs: JobTable
+    clock_s: int = 0  # local time at second 0 of `jobs`, as in `Trace`
 
     def digest(self, days: int) -> str:
         """Return a digest of the jobs in the log's first days; it does not depend on the log's name and beginning."""
@@ -104,10 +107,11 @@ class MethodOutcome:
 
 
 def trace_of(table: JobTable, nodes: int, name: str) -> Trace:
-    """Return a log of given jobs, without users."""
+    """Return a log of given jobs, without users, which begins on a Monday, as models do."""
     unknown = np.full(len(table), -1, dtype=np.int32)
     ids = np.arange(1, len(table) + 1)
-    return Trace(Path(name), nodes, table, ids, {}, unknown, unknown, unknown, unknown, unknown.astype(int), unknown)
+    others = (unknown, unknown, unknown, unknown, unknown.astype(int), unknown)
+    return Trace(Path(name), nodes, table, ids, {}, *others, clock_s=_MONDAY_S)
 
 
 def split(trace: Trace, *, train_days: int = 90, validate_days: int = 30) -> Split:
@@ -143,7 +147,7 @@ def split(trace: Trace, *, train_days: int = 90, validate_days: int = 30) -> Spl
         usual_s,
         _digest(table, days[1]),
     )
-    return Split(name, material, _from_nothing(test), days[1], table)
+    return Split(name, material, _from_nothing(test), days[1], table, trace.clock_s)
 
 
 def check_unseen(agent: Agent | Ranked, tested: Split, where: str) -> None:
@@ -202,17 +206,41 @@ def evaluate(
     )
 
 
-def adapting(agent: Ranked, table: JobTable, nodes: int, *, seed: int = 0) -> Patient:
-    """Return a scheduler whose judge continues to learn, once a week from the jobs of the week before (Section V-D).
+def adapting(agent: Agent | Ranked, table: JobTable, nodes: int, *, seed: int = 0) -> Selecting:
+    """Return a scheduler whose agent continues to learn while it schedules the test jobs (Section V-D).
 
-    It learns from jobs submitted by then, with their real run times. Jobs that still run at the time are left out,
-    since their run times are not known.
+    The paper's agents learn from their own choices, as in training, after every ten passes with a choice: DRAS-PG and
+    Decima-PG draw by their likelihoods, DRAS-DQL no longer chooses at random. `ppo` learns once a week from the jobs of
+    the week before. All know only what has happened by then: of jobs that still run, no run times.
+
+    Raises `InputError`: as `check_adapts`.
     """
-    return _Adapting(agent, table, nodes, seed)
+    if isinstance(agent, Ranked):
+        return _Adapting(agent, table, nodes, seed)
+    how, reward = _as_it_learned(agent)
+    student = learner(agent.shape, how, scale_s=agent.scale_s, seed=seed, parameters=agent.parameters)
+    return agent.scheduler(chooser=student, reward=reward)
+
+
+def check_adapts(agent: Agent | Ranked) -> None:
+    """Refuse an agent whose file does not say how it learned, so that it cannot continue to."""
+    if isinstance(agent, Agent):
+        _as_it_learned(agent)
+
+
+def _as_it_learned(agent: Agent) -> tuple[Learning, Reward]:
+    """Return how an agent continues to learn, and for which reward."""
+    if agent.discount is None:
+        raise InputError(
+            "cannot go on to learn: its file, of an earlier version, does not say how it discounted rewards",
+            where=agent.name,
+            hint="Train it anew, or leave out --adapt.",
+        )
+    return Learning(epsilon=0.0, discount=agent.discount), described_reward(agent.reward)
 
 
 class _Adapting(Patient):
-    """See `adapting`."""
+    """A `ppo` agent that continues to learn; see `adapting`."""
 
     def __init__(self, agent: Ranked, table: JobTable, nodes: int, seed: int) -> None:
         patience, window, usual_s = agent.patience, agent.window, agent.usual_s

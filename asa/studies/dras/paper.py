@@ -1,8 +1,16 @@
-"""The paper's results of its test on Theta."""
+"""The paper's networks, and its results of the test on Theta."""
 
 from __future__ import annotations
 
 from typing import Final
+
+TABLE_III: Final = {
+    # parameters by agent, nodes, and layers
+    ("pg", 4360, (4000, 1000)): 21_890_053,
+    ("dql", 4360, (4000, 1000)): 21_449_004,
+    ("pg", 12076, (10000, 4000)): 161_960_053,
+    ("dql", 12076, (10000, 4000)): 161_764_004,  # which 12,176 rows have, as PG; the 12,078 that it prints do not
+}
 
 TABLE_IV: Final = {
     # by method and mode: percent of the jobs and of the core-hours; the jobs of the last row sum to 106.84 % as printed

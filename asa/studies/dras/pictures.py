@@ -1,4 +1,4 @@
-"""Learning curves, and Figures 4 and 6 to 9 of the paper, from our runs."""
+"""Learning curves, and Figures 2 to 9 of the paper, of our logs and runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,62 @@ from asa.studies.dras.training import Episode
 from asa.studies.present import Figure, Look, Panel, PlottedSeries, draw, side_by_side
 
 from .evaluation import MethodOutcome
+from .patterns import DAYS, PARTS, LogPatterns
 from .tables import MEASURES, grouped, kiviat, modes, of, sizes
+
+
+def draw_job_sizes(logs: Sequence[LogPatterns], path: Path) -> None:
+    """Draw the shares of jobs and core-hours by size, a panel for each log (Fig. 2)."""
+    panels = []
+    for log in logs:
+        sizes = log.all.sizes
+        shares = {
+            "jobs": [100 * size.jobs for size in sizes],
+            "core-hours": [100 * size.core_hours for size in sizes],
+        }
+        title = f"{log.log}: {log.all.jobs:,} jobs"
+        panels.append(Panel(side_by_side(shares), title, "nodes of a job", "% of all", [size.name for size in sizes]))
+    draw(Figure(panels, (5.5 * len(panels), 4), slanted=True), path)
+
+
+def draw_patterns(logs: Sequence[LogPatterns], path: Path) -> None:
+    """Draw arrivals, sizes and the accuracy of requests, a row for each log (Fig. 3).
+
+    Bars are the jobs that agents learn from; lines are those that are drawn for the third phase.
+    """
+    panels = []
+    for log in logs:
+        of_log, drawn = log.learned, log.drawn
+
+        def panel(x: str, y: str, names: Sequence[str], bars: Sequence[float], line: Sequence[float]) -> Panel:
+            series = [PlottedSeries("jobs of the log", bars, kind="bar"), PlottedSeries("drawn jobs", line)]
+            return Panel(series, log.log, x, y, names, y_limits=(0, None))  # noqa: B023 - called at once
+
+        def percent(shares: Sequence[float]) -> list[float]:
+            return [100 * share for share in shares]
+
+        sizes = [percent([size.jobs for size in one.sizes]) for one in (of_log, drawn)]
+        accuracy = [percent(one.accuracy) for one in (of_log, drawn)]
+        parts = [f"{100 * part // PARTS}" for part in range(1, PARTS + 1)]
+        panels += [
+            panel("day of the week", "jobs a day", DAYS, of_log.weekdays, drawn.weekdays),
+            panel("hour of the day", "jobs an hour", (), of_log.hours, drawn.hours),
+            panel("nodes of a job", "% of the jobs", [size.name for size in of_log.sizes], *sizes),
+            panel("run time, up to % of the request", "% of the jobs", parts, *accuracy),
+        ]
+    looks = {"jobs of the log": Look("#bbbbbb"), "drawn jobs": Look("#0072b2", marker="o", is_above=True)}
+    draw(Figure(panels, (15, 0.7 + 3.2 * len(logs)), 4, looks=looks, slanted=True), path)
+
+
+def draw_rewards(
+    agents: Mapping[str, Sequence[Sequence[float]]], others: Mapping[str, Sequence[float]], path: Path
+) -> None:
+    """Draw the total reward after each episode of each training, and that of rivals, as level lines (Fig. 5)."""
+    last = max((len(totals) for runs in agents.values() for totals in runs), default=2)
+    lines = [PlottedSeries(name, totals, range(1, len(totals) + 1)) for name, runs in agents.items() for totals in runs]
+    lines += [PlottedSeries(name, [float(np.mean(totals))] * 2, [1, last]) for name, totals in others.items()]
+    looks = {name: Look(dashes="--") for name in others}
+    draw(Figure([Panel(lines, x="episode", y="total reward on the validation set")], (10, 5), looks=looks), path)
 
 
 def draw_curves(trainings: Mapping[str, Sequence[Episode]], path: Path) -> None:

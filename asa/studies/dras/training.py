@@ -12,6 +12,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -98,8 +99,19 @@ class Config:
 
 SMALL = Config((128, 64), synthetic=32, jobs=1000, patience=15, how=Learning(discount=0.9))
 """For a laptop, and small machines. Without a discount the values of DRAS-DQL grow without bound."""
-PAPER = Config((4000, 1000), how=Learning(device="auto"))
+PAPER_THETA = Config((4000, 1000), how=Learning(device="auto"))
 """The paper's for Theta: 100 sets, 320,000 jobs."""
+PAPER_CORI = replace(PAPER_THETA, hidden=(10000, 4000), jobs=200_000)
+"""The paper's for Cori: 100 sets, 20,000,000 jobs."""
+_THETA_NODES: Final = 4360
+_CORI_NODES: Final = 12_076
+
+
+def paper(nodes: int) -> Config:
+    """Return the paper's configuration for a machine: that of Theta or of Cori, whichever is nearer in size."""
+    return PAPER_THETA if nodes**2 < _THETA_NODES * _CORI_NODES else PAPER_CORI
+
+
 PROXIMAL_SMALL = Config(sampled=2, real=4, synthetic=24, jobs=1000, days=21, patience=15)
 """For the `ppo` agent. Sets are longer than a week, since a job may wait for days.
 
@@ -293,11 +305,9 @@ class Training:
             raise StateError(
                 "is of another training", where=str(file), hint="Give the same jobs and settings, or another folder."
             )
-        try:
+        with _undamaged(file):
             self._course.restore(arrays, header["facts"])
             self.episodes = [_episode(fields) for fields in header["episodes"]]
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            raise StateError(f"is damaged: {error!r}", where=str(file), hint="Train anew in another folder.") from error
         self.best = load_agent(folder / "best.npz")
 
     def _plan(self) -> dict[str, Any]:
@@ -363,7 +373,8 @@ class _OfPaper:
     def agent(self, origin: _Origin) -> Agent:
         own = self._learner
         reward, scale_s = repr(self._reward), self._config.scale_s
-        return Agent(own.shape, own.parameters, scale_s, self._levels, reward, **origin._asdict())
+        discount = self._config.how.discount
+        return Agent(own.shape, own.parameters, scale_s, self._levels, reward, discount=discount, **origin._asdict())
 
     def scheduler(self, agent: Agent) -> PassScheduler:
         return agent.scheduler(reward=self._reward)
@@ -393,6 +404,30 @@ class _OfProximal:
 
     def easy(self) -> PassScheduler:
         return Patient(Oldest(), patience=0.0, window=0, cost=self._learner.cost)
+
+
+def folder_of(agent: Path) -> Path:
+    """Return the folder of a training's state, beside the file of its best agent."""
+    return agent.with_name(f"{agent.name}.training")
+
+
+def kept_episodes(folder: Path) -> list[Episode]:
+    """Read the episodes of a training, which may not be complete, from its folder.
+
+    Raises `StateError`: there is none, or it is damaged.
+    """
+    file = folder / "training.npz"
+    header, _ = read_file(file)
+    with _undamaged(file):
+        return [_episode(fields) for fields in header["episodes"]]
+
+
+@contextmanager
+def _undamaged(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise StateError(f"is damaged: {error!r}", where=str(file), hint="Train anew in another folder.") from error
 
 
 def _episode(fields: dict[str, Any]) -> Episode:

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from asa.backends.dras.network import NetworkSize, initial
 from asa.backends.dras.ranking import first_ranks
-from asa.backends.dras.rewards import Capability
+from asa.backends.dras.rewards import Capability, Capacity, described_reward
 from asa.backends.dras.scheduler import First, TwoLevels
 from asa.backends.dras.scoring import run
-from asa.backends.dras.weights import Ranked, load_agent, save_agent
+from asa.backends.dras.weights import Agent, Ranked, load_agent, save_agent
 from asa.backends.simulated.machine import Machine
 from asa.backends.simulated.policies import easy, scheduler
 from asa.backends.simulated.swf import read_swf, write_swf
@@ -45,21 +46,6 @@ def table():
 def log(table, tmp_path_factory):
     path = tmp_path_factory.mktemp("logs") / "tiny.swf"
     write_swf(path, table, cores=NODES)
-    return path
-
-
-@pytest.fixture(scope="module")
-def days():
-    """Return nine days of few jobs of an hour or two, so that a day of a model fitted to them is short, too."""
-    rng, jobs = np.random.default_rng(0), 9 * 60
-    run = rng.integers(3600, 7200, jobs)
-    return JobTable(np.sort(rng.integers(0, 9 * DAY, jobs)), run, run + 600, rng.integers(1, NODES // 2, jobs))
-
-
-@pytest.fixture(scope="module")
-def short_log(days, tmp_path_factory):
-    path = tmp_path_factory.mktemp("logs") / "days.swf"
-    write_swf(path, days, cores=NODES)
     return path
 
 
@@ -260,6 +246,61 @@ def test_a_judge_that_goes_on_learning_begins_as_it_is_and_knows_nothing_too_ear
     others = JobTable(days.submit, runs, days.request, days.cores)
     again = run(others, NODES, adapting(RANKED, others, NODES, seed=1))
     assert again[again < moment].tolist() == start[start < moment].tolist()
+
+
+def paper_agent(kind, **others):
+    size = NetworkSize(kind, NODES, 5, (16, 8))
+    drawn = initial(size, np.random.default_rng(0))
+    return Agent(size, drawn, **{"reward": repr(Capability()), "discount": 0.9} | others)
+
+
+@pytest.mark.parametrize(("kind", "levels"), [("pg", 2), ("dql", 2), ("pg", 1)])
+def test_the_paper_s_agents_go_on_learning_by_what_they_chose(days, kind, levels):
+    """Until the first update they choose as they are; later run times change no earlier start."""
+    pytest.importorskip("torch").set_num_threads(1)
+    agent = paper_agent(kind, levels=levels)
+    learning = adapting(agent, days, NODES, seed=1)
+    start = run(days, NODES, learning)
+    fixed = run(days, NODES, agent.scheduler(sample=True, seed=1))
+    early = int(days.submit[9])  # of nine jobs at most nine are chosen, and an update follows ten choices
+    assert start[start < early].tolist() == fixed[fixed < early].tolist()
+    assert start.tolist() != fixed.tolist()
+    assert learning.chooser.updates > 10
+    assert learning.chooser.parameters["last"].tolist() != agent.parameters["last"].tolist()
+    moment = 3 * DAY
+    runs = np.where(start >= moment, np.maximum(days.run // 2, 1), days.run)
+    others = JobTable(days.submit, runs, days.request, days.cores)
+    again = run(others, NODES, adapting(agent, others, NODES, seed=1))
+    assert again[again < moment].tolist() == start[start < moment].tolist()
+    assert again.tolist() != start.tolist()
+
+
+@pytest.mark.parametrize(
+    ("agent", "said"),
+    [
+        (paper_agent("pg", discount=None), "does not say how it discounted rewards"),
+        (paper_agent("dql", reward="Mine(1.0)"), "is no reward that is known here"),
+    ],
+)
+def test_an_agent_that_does_not_say_how_it_learned_cannot_go_on(short_log, agent, said, tmp_path):
+    """It is refused before anything runs; without --adapt it is evaluated."""
+    pytest.importorskip("torch")
+    save_agent(agent, tmp_path / "old.npz")
+    given = ("evaluate", short_log, *SHORT_DAYS, "--rivals", "sjf", "--weights", tmp_path / "old.npz")
+    with pytest.raises(InputError, match=said):
+        here(*given, "--adapt")
+    assert "sjf" in here(*given).stdout
+
+
+@pytest.mark.parametrize("reward", [Capability(), Capability(0.5, 0.25, 0.25), Capacity(), Capacity("wait", 30, 60)])
+def test_a_reward_is_read_as_it_was_written(reward):
+    assert described_reward(repr(reward)) == reward
+
+
+@pytest.mark.parametrize("text", ["", "Capability", "Capability(1, 2, 3)", "Capability(speed=1.0)", "print(end='')"])
+def test_what_describes_no_reward_is_refused(text):
+    with pytest.raises(InputError, match="is no reward that is known here"):
+        described_reward(text)
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from asa.backends.dras.network import NetworkSize
 from asa.backends.dras.rewards import Capability, Capacity
 from asa.backends.dras.scheduler import First, TwoLevels
 from asa.backends.dras.scoring import ScheduleScore, score
@@ -15,7 +16,8 @@ from asa.backends.simulated.workload import WorkloadModel
 from asa.errors import InputError, StateError
 from asa.studies.dras.learners import Learning
 from asa.studies.dras.training import (
-    PAPER,
+    PAPER_CORI,
+    PAPER_THETA,
     PROXIMAL_PAPER,
     PROXIMAL_SMALL,
     SMALL,
@@ -23,6 +25,7 @@ from asa.studies.dras.training import (
     Episode,
     Material,
     Training,
+    paper,
 )
 
 WEEK = 7 * 86400
@@ -227,7 +230,20 @@ def test_training_stops_early_only_in_the_last_phase(brief):
     assert [episode.best for episode in training.episodes] == [True] + [False] * 4
 
 
-@pytest.mark.parametrize("config", [SMALL, PAPER, PROXIMAL_SMALL, PROXIMAL_PAPER])
+@pytest.mark.parametrize(
+    ("nodes", "layers", "jobs", "parameters"),
+    [(4360, (4000, 1000), 3200, 21_890_053), (12_076, (10000, 4000), 200_000, 161_960_053)],
+)
+def test_the_paper_s_configuration_is_that_of_the_machine(nodes, layers, jobs, parameters):
+    """Layers, sets and jobs of Theta and of Cori, as the paper has them; others have those of the nearer in size."""
+    config = paper(nodes)
+    assert (config.hidden, config.jobs) == (layers, jobs)
+    assert config.sampled + config.real + config.synthetic == 100
+    assert NetworkSize("pg", nodes, config.window, config.hidden).parameters == parameters
+    assert [paper(size) for size in (64, 7200, 7300, 10**5)] == [PAPER_THETA, PAPER_THETA, PAPER_CORI, PAPER_CORI]
+
+
+@pytest.mark.parametrize("config", [SMALL, PAPER_THETA, PROXIMAL_SMALL, PROXIMAL_PAPER])
 def test_a_training_as_it_is_shipped_can_stop_early(config, brief):
     """Where nothing is better than the first, before the last set."""
     training = Training(brief, dataclasses.replace(config, hidden=(16, 8), exams=0), kind="ppo")

@@ -13,7 +13,7 @@ from asa.backends.dras.patient import Patient
 from asa.backends.dras.ranking import first_ranks
 from asa.backends.dras.rivals import dras
 from asa.backends.dras.scheduler import OneLevel, TwoLevels
-from asa.backends.dras.weights import Agent, Ranked, load_agent, save_agent, shipped
+from asa.backends.dras.weights import Agent, Ranked, load_agent, read_file, save_agent, shipped, write_file
 from asa.backends.simulated.cluster import Cluster, Load
 from asa.backends.simulated.cores.general import GeneralCore
 from asa.backends.simulated.policies import scheduler as by_name
@@ -28,7 +28,7 @@ SHAPE = NetworkSize("pg", 16, 4, (8, 6))
 def agent():
     parameters = initial(SHAPE, np.random.default_rng(0))
     command = "asa dras train mine.swf --seed 1"
-    return Agent(SHAPE, parameters, 3600, 2, "Capability()", command, "mine.swf: days 1 to 9", 12, "c0ffee")
+    return Agent(SHAPE, parameters, 3600, 2, "Capability()", command, "mine.swf: days 1 to 9", 12, "c0ffee", 0.9)
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_an_agent_is_read_as_it_was_written(agent, file):
     """Numbers and words."""
     read = load_agent(file, nodes=16)
     assert (read.shape, read.scale_s, read.levels) == (agent.shape, agent.scale_s, agent.levels)
-    for name in ("reward", "command", "source", "seen_days", "seen"):
+    for name in ("reward", "command", "source", "seen_days", "seen", "discount"):
         assert getattr(read, name) == getattr(agent, name)
     for name, array in agent.parameters.items():
         np.testing.assert_array_equal(read.parameters[name], array)
@@ -64,6 +64,14 @@ def change(file, *, header=None, arrays=None, compressed=False, pickled=False):
     if pickled:
         held["last"] = np.array([{"a": 1}], dtype=object)
     (np.savez_compressed if compressed else np.savez)(file, **held)
+
+
+def test_a_file_of_before_its_discount_was_written_is_read(file):
+    """Its discount is unknown."""
+    header, arrays = read_file(file)
+    del header["discount"]
+    write_file(file, header, arrays)
+    assert load_agent(file).discount is None
 
 
 def lying(file):
