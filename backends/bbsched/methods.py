@@ -121,7 +121,7 @@ class Weighted:
         weights = dict.fromkeys(system.objectives, 1) if self.weights is None else self.weights
         goals = [name for name, weight in weights.items() if weight]
         front = self.solver.solve(WindowProblem(window, free, goals))
-        scale = _scale(system)
+        scale = _scale(system.totals)
         terms = [(system.objective(name), weights[name]) for name in goals]
         sums = [sum(weight * scale[o] * worth[o] for o, weight in terms) for worth in front.objectives.tolist()]
         return _chosen(front, _first(front, [row for row, total in enumerate(sums) if total == max(sums)]))
@@ -132,8 +132,12 @@ class BBSched:
     """The paper's scheme: finds the front, and trades nodes for other resources if that pays.
 
     It starts from the solution that uses most nodes; of several, that with the jobs nearest the head. It takes another
-    one of the front instead if that gains more in all other resources, as shares of the machine, than `factor` times
-    what it loses in nodes; of several such solutions, the one that gains most.
+    one of the front instead if that gains more, over all other objectives, than `factor` times what it loses in nodes,
+    as a share of the machine; of several such solutions, the one that gains most.
+
+    The gain of a resource is a share of the machine. That of less waste is the reduction as a share of what the first
+    solution wastes, "percentage of reduction" in the paper (Section 5). Where that solution wastes nothing of a
+    resource, no percentage is defined, and none that wastes some replaces it.
     """
 
     solver: Solver = field(default_factory=Exact)  # finds the front: `Exact`, or the paper's `Genetic`
@@ -148,17 +152,20 @@ class BBSched:
     def prefer(self, system: System, front: Front) -> int:
         """Return the index of the preferred solution in a front of all objectives (Section 3.2.4)."""
         factor = len(system.objectives) if self.factor is None else self.factor
-        scale = _scale(system)
-        worth = [[value * by for value, by in zip(row, scale, strict=True)] for row in front.objectives.tolist()]
-        most = max(row[0] for row in worth)
-        base = _first(front, [place for place, row in enumerate(worth) if row[0] == most])
-        others = sum(worth[base][1:])
-        gains = [sum(row[1:]) - others for row in worth]
-        better = [place for place, row in enumerate(worth) if gains[place] > factor * (most - row[0])]
-        if not better:
-            return base
-        gain = max((gains[place], worth[place][0]) for place in better)
-        return _first(front, [place for place in better if (gains[place], worth[place][0]) == gain])
+        rows: list[list[int]] = front.objectives.tolist()
+        most = max(row[0] for row in rows)
+        base = _first(front, [place for place, row in enumerate(rows) if row[0] == most])
+        used = len(system.resources)
+        wasted = [-loss for loss in rows[base][used:]]
+        scale = _scale([*system.totals[:used], *(waste or 1 for waste in wasted)])
+        better: dict[int, tuple[int, int]] = {}  # gain and nodes, by index
+        for place, row in enumerate(rows):
+            gain = sum((value - old) * by for value, old, by in zip(row[1:], rows[base][1:], scale[1:], strict=True))
+            wastes_first = any(loss and not waste for loss, waste in zip(row[used:], wasted, strict=True))
+            if gain > factor * (most - row[0]) * scale[0] and not wastes_first:
+                better[place] = gain, row[0]
+        best = max(better.values(), default=None)
+        return base if best is None else _first(front, [place for place, gain in better.items() if gain == best])
 
 
 # ---------------------------------------------------------------------- by name
@@ -219,10 +226,10 @@ def _named(name: str, known: Mapping[str, _T], what: str) -> _T:
 # ---------------------------------------------------------------------- helpers
 
 
-def _scale(system: System) -> list[int]:
-    """Return whole-number factors for comparing objectives exactly as shares of the machine."""
-    whole = math.lcm(*system.totals)
-    return [whole // total for total in system.totals]
+def _scale(totals: Sequence[int]) -> list[int]:
+    """Return whole-number factors for comparing objectives exactly as shares of these totals."""
+    whole = math.lcm(*totals)
+    return [whole // total for total in totals]
 
 
 def _first(front: Front, places: Sequence[int]) -> int:

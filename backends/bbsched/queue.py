@@ -8,6 +8,7 @@ import numpy as np
 from asa.backends.simulated.cluster import BURST_BUFFER as BUFFER
 from asa.backends.simulated.cores.general import GeneralCore
 from asa.backends.simulated.table import JobTable
+from numpy.typing import NDArray
 
 from asa.errors import InputError
 
@@ -30,7 +31,7 @@ class WindowedQueue:
 
     method: str = "bbsched"  # see `WindowScheduler`; the first two by name
     solver: str = "exact"
-    order: str = "fcfs"
+    order: str = "fcfs"  # the base scheduler; see `asa.backends.simulated.policies.order_of`
     window: int = 20
     starvation_bound: int = 50
     gb_per_core: int = 4  # burst buffer for each core of the machine
@@ -46,13 +47,14 @@ class WindowedQueue:
                 hint="Give 1 GB or more, a share from 0 to 1, and a seed from 0 on.",
             )
 
-    def core(self, capacity: int, table: JobTable, *, now: int) -> GeneralCore:
+    def core(
+        self, capacity: int, table: JobTable, *, now: int, users: NDArray[np.integer] | None = None
+    ) -> GeneralCore:
         """Make a core."""
         whole_gb = capacity * self.gb_per_core
         system = System(capacity, {BUFFER: whole_gb})
-        return GeneralCore(
-            make_load(system, table, {BUFFER: self._asked(table, whole_gb)}), self._scheduler(system), now=now
-        )
+        load = make_load(system, table, {BUFFER: self._asked(table, whole_gb)}, users)
+        return GeneralCore(load, self._scheduler(system), now=now)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -2,8 +2,8 @@
 
 At each pass (Sections 3.1 and 3.2):
 
-1. The queue is put in the machine's own order, first come first served or WFP. Jobs that depend on others are in it
-   only when these have ended.
+1. The queue is in the order of the base scheduler, any that sorts its queue (`order_of`). Jobs that depend on others
+   are in it only when these have ended.
 2. The method selects among the first jobs, the window.
 3. The first job that is left has a reservation, the time at which it can start by the requested ends of what runs.
    Other jobs start, in order, that do not delay that job (EASY backfilling).
@@ -17,11 +17,9 @@ need, among the others. If others overtake it in the machine's own order it is m
 
 from __future__ import annotations
 
-from typing import Literal, get_args
-
 import numpy as np
 from asa.backends.simulated.cluster import Cluster, Load
-from asa.backends.simulated.policies import QueueView
+from asa.backends.simulated.policies import QueueView, order_of
 from asa.backends.simulated.table import LATEST_S, JobTable
 from numpy.typing import NDArray
 
@@ -33,28 +31,29 @@ from .methods import Method
 from .problem import Window
 from .system import NODES, Integers, System
 
-BaseOrder = Literal["fcfs", "wfp"]
-"""First come first served; or Cobalt's (wait / request)^3 x nodes, the highest first."""
-
 _ROOM = 1024
 
 
-def make_load(system: System, table: JobTable, demands: dict[str, Integers]) -> Load:
+def make_load(
+    system: System, table: JobTable, demands: dict[str, Integers], users: NDArray[np.integer] | None = None
+) -> Load:
     """Make the load of a machine for the engine (`asa.backends.simulated.cores.general.GeneralCore`).
 
     `demands`: each job's further requests, in the order of the table; see `Window`.
+    `users`: owner of each job, where it is known, for orders that share fairly.
     """
     cluster = Cluster(system.pools)
     if not len(table):
         return Load(table, cluster)
     needs = Window(system, {NODES: table.cores, **demands}).needs
     amounts = {name: needs[:, index] for index, name in enumerate(system.pools) if index}
-    return Load(table, cluster, amounts=amounts)
+    return Load(table, cluster, amounts=amounts, users=users)
 
 
 class WindowScheduler:
-    """Selects from a window, and backfills; a `asa.backends.simulated.policies.PassScheduler`.
+    """Selects from a window, and backfills; an `asa.backends.simulated.policies.OrderedScheduler`.
 
+    `order`: the base scheduler, as in `asa.backends.simulated.policies.order_of`.
     `starvation_bound`: a job that this number of selections from its window have skipped must be selected.
     `decisions`, `inexact`: how often the method was called, and how often its answer was the best found rather than the
     best.
@@ -73,14 +72,10 @@ class WindowScheduler:
         window: int = 20,
         starvation_bound: int = 50,
     ) -> None:
-        if order not in get_args(BaseOrder):
-            raise InputError(
-                f"{order!r} is no order of a queue", where="bbsched", hint=f"Known: {', '.join(get_args(BaseOrder))}."
-            )
         for name, value in (("window", window), ("starvation_bound", starvation_bound)):
             if value < 1:
                 raise InputError(f"a {name} of {value} cannot be", where="bbsched", hint="Give 1 or more.")
-        self.system, self.method, self.order = system, method, order
+        self.system, self.method, self.base_order = system, method, order_of(order)
         self.window, self.starvation_bound = window, starvation_bound
         self.decisions = self.inexact = 0
         self._passed_over: NDArray[np.int32] = np.zeros(_ROOM, dtype=np.int32)  # by job
@@ -95,7 +90,6 @@ class WindowScheduler:
             for job in queue.tolist():
                 view.start(job)
             return
-        queue = self._sorted(view)
         if len(view.demand) > len(self._passed_over):
             self._passed_over = np.concatenate([self._passed_over, np.zeros(len(view.demand), dtype=np.int32)])
         starves = self._passed_over[queue] >= self.starvation_bound
@@ -122,14 +116,6 @@ class WindowScheduler:
         limited = len(system.kinds) + len(system.shared)
         some = k.fitting(seen(queue), len(queue), seen(demand.ravel()), demand.shape[1], limited, seen(free.copy()))
         return some > 0, some == len(queue) and not system.per_node  # several kinds of nodes require a choice
-
-    def _sorted(self, view: QueueView) -> Integers:
-        """Sort the queue in the machine's own order."""
-        queue: Integers = view.queue
-        if self.order == "wfp" and len(queue) > 1:
-            wait = (view.now - view.submit[queue]) / view.request[queue]
-            queue = queue[np.argsort(-(wait * wait * wait * view.demand[queue, 0]), kind="stable")]
-        return queue
 
 
 class _Pass:

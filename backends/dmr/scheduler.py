@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+import numpy as np
 from asa.backends.simulated.table import JobTable
+from numpy.typing import NDArray
 
 from asa.core.plugins import unknown_name
 from asa.errors import InputError
@@ -44,8 +46,9 @@ class Dmr:
         if self.size < 0:
             raise InputError(f"a weight of {self.size:g} cannot be", where="size", hint="Give 0 or more.")
 
-    def core(self, capacity: int, table: JobTable, *, now: int) -> DmrCore:
+    def core(self, capacity: int, table: JobTable, *, now: int, users: NDArray[np.integer] | None = None) -> DmrCore:
         """Make a core."""
+        del users  # nothing depends on the owner of a job
         return DmrCore(
             capacity,
             table,

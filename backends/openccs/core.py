@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from asa.backends.simulated.table import NEVER, UNSTARTED, JobTable
+from numpy.typing import NDArray
 
 from asa.errors import InputError
 
@@ -180,8 +181,11 @@ class OpenCcs:
             raise InputError(why, where="nodes", hint="Give more nodes, or another log.")
         return machine
 
-    def core(self, capacity: int, table: JobTable, *, now: int) -> OpenCcsCore | NodesCore:
+    def core(
+        self, capacity: int, table: JobTable, *, now: int, users: NDArray[np.integer] | None = None
+    ) -> OpenCcsCore | NodesCore:
         """Make a core."""
+        del users  # all background jobs are of users without limits
         if (machine := self.machine(capacity)) is None:
             return OpenCcsCore(capacity, table, now=now, most=self.most or None)
         return NodesCore(machine, capacity, table, now=now, most=self.most or None)

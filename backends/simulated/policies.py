@@ -3,7 +3,8 @@
 A `Policy` combines these. `scheduler` finds one by name, ours or a third party's, through the entry-point group
 ``asa.schedulers``, whose entries are functions with the settings as keyword arguments. Other schedulers, such as a
 neural network, a planner or an optimiser, are a `PassScheduler`, which decides at each scheduling pass what to start;
-one with a whole machine of its own is a `CoreMaker`.
+one with a whole machine of its own is a `CoreMaker`. One that gets the queue in an order that a `Policy` may have, and
+not in order of age, is an `OrderedScheduler`.
 
 Semantics
 ---------
@@ -69,6 +70,7 @@ __all__ = [
     "Multifactor",
     "NoBackfill",
     "Order",
+    "OrderedScheduler",
     "PassScheduler",
     "Periodic",
     "Policy",
@@ -80,6 +82,7 @@ __all__ = [
     "f1",
     "fcfs",
     "multifactor",
+    "order_of",
     "scheduler",
     "sjf",
     "wfp",
@@ -194,7 +197,7 @@ class QueueView(Protocol):
 
     @property
     def queue(self) -> NDArray[np.int64]:
-        """Waiting jobs in order of age."""
+        """Waiting jobs in order of age; for an `OrderedScheduler`, in its order."""
         ...
 
     @property
@@ -261,7 +264,7 @@ class QueueView(Protocol):
         ...
 
     def backfill(self) -> None:
-        """Do an EASY pass over the remaining queue, in order of age."""
+        """Do an EASY pass over the remaining queue, in its order."""
         ...
 
     def wake_at(self, time: int) -> None:
@@ -294,8 +297,11 @@ class PassScheduler(Protocol):
 class CoreMaker(Protocol):
     """A scheduler with a machine of its own, as a planning scheduler has: it makes the engine's core."""
 
-    def core(self, capacity: int, table: JobTable, *, now: int) -> Core:
-        """Make a machine with this number of cores and a background load, with its clock at `now`."""
+    def core(self, capacity: int, table: JobTable, *, now: int, users: NDArray[np.integer] | None = None) -> Core:
+        """Make a machine with this number of cores and a background load, with its clock at `now`.
+
+        `users`: owner of each job, where it is known.
+        """
         ...
 
     @property
@@ -351,6 +357,16 @@ class Periodic:
 
 
 Backfill = NoBackfill | Easy | Conservative | Periodic
+
+
+@runtime_checkable
+class OrderedScheduler(PassScheduler, Protocol):
+    """A `PassScheduler` on top of a base scheduler, in whose order it gets the queue."""
+
+    @property
+    def base_order(self) -> Order:
+        """The order of the queue."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -515,6 +531,36 @@ def scheduler(name: str, settings: Mapping[str, str] | None = None) -> Policy | 
         values[key] = _value(text, known[key], key, f"{name}: {key}")
     made: Policy | PassScheduler | CoreMaker = make(**values)
     return made
+
+
+def order_of(text: str) -> Order:
+    """Find the order of a scheduler's queue, for an `OrderedScheduler` on top of it.
+
+    Parameters
+    ----------
+    text
+        A scheduler's name, if need be with settings behind a colon.
+
+    Raises
+    ------
+    InputError
+        The scheduler or a setting is unknown, or it is one that decides by more than an order.
+
+    Examples
+    --------
+    >>> order_of("wfp"), order_of("f1:number=3")
+    (Wfp(pool=None), F1(number=3))
+    """
+    name, _, given = text.partition(":")
+    pairs = [pair.partition("=") for pair in given.split(",") if pair]
+    made = scheduler(name, {key.strip(): value.strip() for key, _, value in pairs})
+    if not isinstance(made, Policy):
+        raise InputError(
+            f"{name!r} does not decide by an order of its queue",
+            where="order",
+            hint="Name a scheduler that sorts its queue, such as easy, wfp, sjf, f1 or multifactor.",
+        )
+    return made.order
 
 
 def _value(text: str, default: Any, key: str, where: str) -> Any:

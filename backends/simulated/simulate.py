@@ -176,7 +176,7 @@ def _by_its_own_core(log: Trace, maker: CoreMaker, outages: Path | None) -> Sche
 
     if outages is not None:
         raise InputError("this scheduler knows no outages", where="--outages", hint="Take another, or leave it out.")
-    core = maker.core(log.cores, log.table, now=int(log.table.submit[0]) if len(log.table) else 0)
+    core = maker.core(log.cores, log.table, now=int(log.table.submit[0]) if len(log.table) else 0, users=log.users)
     core.run(NEVER - 1)
     end = getattr(core, "end", core.start + log.table.run)
     held = {}

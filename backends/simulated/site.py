@@ -652,11 +652,11 @@ class SimulatedSite:
             return Engine(cores, table)
         now = int(table.submit[0]) if len(table) else 0
         found = find_scheduler(self.scheduler, self.scheduler_settings)
+        users = self.trace.users if self.trace is not None else None
         if isinstance(found, CoreMaker):
-            return Engine(cores, table, core=found.core(cores, table, now=now))
+            return Engine(cores, table, core=found.core(cores, table, now=now, users=users))
         from .cores.general import GeneralCore  # noqa: PLC0415 - numba takes a third of a second to import
 
-        users = self.trace.users if self.trace is not None else None
         core = GeneralCore(Load(table, Cluster({"cores": cores}), users=users), found, now=now)
         return Engine(cores, table, core=core)
 

@@ -23,6 +23,7 @@ from ..policies import (
     Multifactor,
     NoBackfill,
     Order,
+    OrderedScheduler,
     PassScheduler,
     Periodic,
     Policy,
@@ -134,6 +135,8 @@ class GeneralCore:
             s[k.REQUEUE] = policy.requeue
         else:
             s[k.BACKFILL] = k.OUTSIDE
+            if isinstance(policy, OrderedScheduler):
+                self._set_order(policy.base_order)
         return {"weights": self._weights, "partition_factor": self._factors}
 
     def _set_order(self, order: Order) -> None:
@@ -373,20 +376,23 @@ class GeneralCore:
         s = self._s
         s[k.WAKE] = NEVER
         if isinstance(self.policy, Policy):
-            order: Any = self.policy.order
-            queue = self._arrays["queue"][: s[k.QUEUED]]
-            k.in_order_of_age(self._seen, self._a)
-            self._arrays["score"][queue] = self._scores(order)
+            self._score_by(self.policy.order)
             while k.schedule(self._seen, self._a, int(s[k.BACKFILL])):
                 if s[k.NEWS] > len(self._arrays["news"]) // 2:
                     break
-                k.in_order_of_age(self._seen, self._a)
-                self._arrays["score"][self.view.queue] = self._scores(order)
+                self._score_by(self.policy.order)
         else:
-            k.in_order_of_age(self._seen, self._a)
+            if s[k.ORDER] == k.CUSTOM and isinstance(self.policy, OrderedScheduler):
+                self._score_by(self.policy.base_order)
+            k.in_order(self._seen, self._a)
             self.policy.schedule(self.view)
             k.drop_started(self._seen, self._a)
             s[k.STIRRED] = 0
+
+    def _score_by(self, order: Any) -> None:
+        """Score the queue by a custom order, which sees it in order of age."""
+        k.in_order_of_age(self._seen, self._a)
+        self._arrays["score"][self.view.queue] = self._scores(order)
 
     def _scores(self, order: Any) -> NDArray[np.float64]:
         scores = np.asarray(order.scores(self.view), dtype=np.float64)

@@ -680,7 +680,7 @@ def schedule(s: Any, a: Any, mode: int) -> bool:
     """Do one pass; return whether it must be repeated with other scores, which the caller computes."""
     again = s[STIRRED] != 0 or mode != PERIODIC
     while again:
-        _prepare(s, a)
+        in_order(s, a)
         if mode == EASY:
             again = easy(s, a)
         elif mode == CONSERVATIVE:
@@ -696,7 +696,7 @@ def schedule(s: Any, a: Any, mode: int) -> bool:
             s[TICK] = -(-s[NOW] // interval) * interval
         if s[TICK] <= s[NOW]:
             s[TICK] = NEVER
-            _prepare(s, a)
+            in_order(s, a)
             _periodic(s, a)
             drop_started(s, a)
         if s[QUEUED] == 0:
@@ -706,7 +706,8 @@ def schedule(s: Any, a: Any, mode: int) -> bool:
 
 
 @kernel
-def _prepare(s: Any, a: Any) -> None:
+def in_order(s: Any, a: Any) -> None:
+    """Sort the queue in its order; the scores of a custom one are the caller's."""
     if s[ORDER] not in (FCFS, CUSTOM):
         _score(s, a, float(a.weights[WEIGHTS]))
     _sort(s, a)

@@ -7,7 +7,7 @@ from asa.backends.bbsched.scheduler import WindowScheduler, make_load
 from asa.backends.bbsched.system import JobKind, System
 from asa.backends.simulated.cluster import Cluster, Load, Outage
 from asa.backends.simulated.cores.general import GeneralCore
-from asa.backends.simulated.policies import Easy, Fcfs, Policy, Wfp
+from asa.backends.simulated.policies import F1, Easy, Fcfs, Multifactor, Policy, Sjf, Wfp
 from asa.backends.simulated.table import NEVER, JobTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -51,17 +51,43 @@ def used(table, start, amounts, moment):
     return int(amounts[(start <= moment) & (moment < start + table.run)].sum())
 
 
-@given(loads(), st.sampled_from(["fcfs", "wfp"]))
-@settings(max_examples=60, deadline=None)
-def test_the_baseline_with_a_window_that_holds_all_is_plain_easy(load, order):
+class WidestOfTheYoung:
+    """A custom order."""
+
+    def scores(self, view):
+        return view.demand[view.queue, 0] + view.submit[view.queue] / 7
+
+
+ORDERS = {
+    "fcfs": Fcfs(),
+    "wfp": Wfp(),
+    "sjf": Sjf(),
+    "f1:number=3": F1(3),
+    "multifactor:size=20000,half_life_s=300": Multifactor(size=20000.0, half_life_s=300),
+}
+
+
+@pytest.mark.parametrize("order", [*ORDERS, "custom"])
+@given(loads(), st.integers(0, 2**32 - 1))
+@settings(max_examples=30, deadline=None)
+def test_the_baseline_with_a_window_that_holds_all_is_plain_easy_in_any_order(order, load, seed):
+    """A larger window than the queue, under the naive method, is the base scheduler itself."""
     table, demands = load
+    users = np.random.default_rng(seed).integers(0, 4, len(table))
     scheduler = WindowScheduler(
-        SHARED, load_method("baseline", SHARED), order=order, window=UNBOUND, starvation_bound=UNBOUND
-    )
-    plain = Load(table, Cluster({"nodes": NODES, "burst buffer": BUFFER}), amounts=demands)
-    core = GeneralCore(plain, Policy(Fcfs() if order == "fcfs" else Wfp(0), Easy()), now=0)
-    core.run(NEVER - 1)
-    assert run(table, demands, scheduler).tolist() == core.start.tolist()
+        SHARED, load_method("baseline", SHARED), order="fcfs" if order == "custom" else order, window=UNBOUND,
+        starvation_bound=UNBOUND,
+    )  # fmt: skip
+    if order == "custom":
+        scheduler.base_order = WidestOfTheYoung()
+    plain = Load(table, Cluster({"nodes": NODES, "burst buffer": BUFFER}), amounts=demands, users=users)
+    both = [
+        GeneralCore(plain, Policy(ORDERS.get(order, WidestOfTheYoung()), Easy()), now=0),
+        GeneralCore(make_load(SHARED, table, demands, users), scheduler, now=0),
+    ]
+    for core in both:
+        core.run(NEVER - 1)
+    assert both[0].start.tolist() == both[1].start.tolist()
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name != "constrained-ssd"])
@@ -228,7 +254,9 @@ def test_a_job_for_which_too_much_is_away_holds_nobody_up():
     [
         ({"window": 0}, "window of 0"),
         ({"starvation_bound": 0}, "bound of 0"),
-        ({"order": "lifo"}, "'lifo' is no order"),
+        ({"order": "lifo"}, "there is no scheduler 'lifo'"),
+        ({"order": "bbsched"}, "'bbsched' does not decide by an order of its queue"),
+        ({"order": "f1:figure=3"}, "no setting 'figure'"),
     ],
 )
 def test_nonsense_is_refused(settings, said):

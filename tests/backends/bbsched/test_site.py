@@ -125,7 +125,7 @@ def test_the_background_asks_in_proportion_to_its_width():
         ({"gb_per_core": 0}, "0 GB a core"),
         ({"method": "magic"}, "no method is called 'magic'"),
         ({"solver": "magic"}, "no solver is called 'magic'"),
-        ({"order": "magic"}, "'magic' is no order"),
+        ({"order": "magic"}, "there is no scheduler 'magic'"),
         ({"wndow": 5}, "no setting 'wndow'"),
         ({"window": "wide"}, "'wide' cannot be read"),
     ],
