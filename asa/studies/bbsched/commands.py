@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 _MAX_WINDOW = 1000
 _MAX_JOBS = 1_000_000
 _MAX_SEEDS = 1000
-_BUFFER_TB = 500
 _THETA_NODES = (4360, 4392)  # in the log of 2022, and in the paper
 
 app = typer.Typer(
@@ -40,20 +39,18 @@ _BufferOption = Annotated[
     int | None,
     typer.Option(
         "--theta-buffer-tb",
-        help="Theta's burst buffer. The paper has 1260 TB, which the public log of 2022 never fills: it has a seventh "
-        "of the paper's jobs a day. Of 500 TB the jobs of S4 want 0.92, near the paper's usage of 0.895. "
-        f"[default: {_BUFFER_TB}]",
+        help="Theta's burst buffer. Of the paper's 1260 TB the jobs of S4 want 0.37 at the log's rate, 0.895 at the "
+        "paper's; of 500 TB they want 0.92 at the log's. [default: 1260]",
         min=1,
         max=_MAX_JOBS,
     ),
 ]
-_DaysOption = Annotated[
-    int | None,
+_PaperRateOption = Annotated[
+    bool,
     typer.Option(
-        help="How long workloads are; half a month at either end is not measured. "
-        "[default: 60 on Cori, all of the log]",
-        min=31,
-        max=3650,
+        "--paper-rate",
+        help="As many jobs a day as in the paper, 21,370 on Cori and 467 on Theta, so that S4 wants as much burst "
+        "buffer as jobs use there. By default Theta's log has 66, and Cori's model 390.",
     ),
 ]
 _WorkloadOption = Annotated[
@@ -87,18 +84,39 @@ def compare(
     solver: Annotated[
         str, typer.Option(help="exact, genetic (the paper's, G=500 and P=20), or both with a comma.", metavar="S,S")
     ] = "exact",
+    order: Annotated[
+        str | None,
+        typer.Option(
+            help="The base scheduler whose order of the queue is kept: wfp, sjf, f1:number=3, multifactor, any other "
+            "in `asa list` that sorts its queue. [default: the paper's, fcfs on Cori and wfp on Theta]",
+            metavar="NAME",
+        ),
+    ] = None,
     starvation_bound: Annotated[
         int, typer.Option(help="A job that so many selections passed over must be selected.", min=1, max=MAX_JOBS)
     ] = 50,
     seeds: Annotated[int, typer.Option(help="Draws of each workload.", min=1, max=_MAX_SEEDS)] = 3,
-    days: _DaysOption = None,
+    paper_rate: _PaperRateOption = False,
+    days: Annotated[
+        int | None,
+        typer.Option(help="How long workloads are. [default: 60 on Cori, all of the log]", min=3, max=3650),
+    ] = None,
+    warm_up: Annotated[
+        int, typer.Option(help="Days at either end that are not measured; half a month in the paper.", min=1, max=365)
+    ] = 15,
     theta_buffer_tb: _BufferOption = None,
+    cori_buffer_tb: Annotated[
+        int | None,
+        typer.Option(
+            help="Cori's burst buffer. Without the third that is reserved persistently it is 1200 TB. [default: 1800]",
+            min=1,
+            max=_MAX_JOBS,
+        ),
+    ] = None,
     processes: Annotated[
         int | None, typer.Option(help="At once. [default: the cores there are]", min=1, max=MAX_PROCESSES)
     ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw Figures 8 to 11, 13 and 14 into this folder.", metavar="DIR")
-    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw Figures 6 to 14 into this folder.", metavar="DIR")] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Schedule the paper's workloads with its methods, and print how well each uses the machine.
@@ -108,6 +126,7 @@ def compare(
     tables are of a window of 20, or else the first.
 
     A case takes about 5 s of a core: all of Cori 15 minutes, all of both machines half an hour, less on several cores.
+    With --paper-rate it takes minutes: fewer --days help.
 
     Example: `asa bbsched compare --workloads cori-s4 --methods baseline,bbsched --windows 10,20,50`
 
@@ -116,6 +135,7 @@ def compare(
     from rich.progress import Progress
 
     from asa.backends.bbsched.methods import METHODS, SOLVERS
+    from asa.backends.simulated.policies import order_of
     from asa.core.console import Console
     from asa.core.parallel import available_cores
     from asa.studies.present import print_json
@@ -127,14 +147,14 @@ def compare(
     sizes = sizes_in(windows, _MAX_WINDOW, "--windows", "size of a window, which is a number", "10,20,50")
     solvers = known_names(solver, SOLVERS, "--solver")
     _refuse_buffer_of_none(theta_buffer_tb, theta)
+    if order is not None:
+        order_of(order)  # to refuse an unknown one now
     if plot is not None:
         make_figure_folder(plot)
     names = _workload_names(workloads, theta)
-    made = {
-        (name, seed): workload
-        for seed in range(seeds)
-        for name, workload in _load(names, theta, days, seed, theta_buffer_tb).items()
-    }
+    buffers = {"theta": theta_buffer_tb, "cori": cori_buffer_tb}
+    how = _Making(theta, days, warm_up, order, buffers, at_paper_rate=paper_rate)
+    made = {(name, seed): workload for seed in range(seeds) for name, workload in how.load(names, seed).items()}
     _say_whose(made.values())
     cases = [
         Case(name, method, window, by, starvation_bound, seed)
@@ -277,26 +297,47 @@ def _workload_names(text: str | None, theta: Path | None, option: str = "--workl
     return names
 
 
-def _load(
-    names: Sequence[str], theta: Path | None, days: int | None, seed: int, buffer_tb: int | None
-) -> dict[str, Workload]:
-    """Make workloads; those of Theta with the given burst buffer."""
-    from asa.backends.bbsched.system import System
-    from asa.studies.bbsched.workloads import BUFFER, load_workloads
+@dataclass(frozen=True)
+class _Making:
+    """How workloads are made."""
 
-    buffer_tb = _BUFFER_TB if buffer_tb is None else buffer_tb
-    made = load_workloads(names, theta_log=theta, days=days, seed=seed)
-    for name, workload in made.items():
-        if name.startswith("theta"):
+    theta: Path | None
+    days: int | None = None
+    warm_up_days: int = 15
+    order: str | None = None  # by default the machine's own
+    buffers_tb: Mapping[str, int | None] = field(default_factory=dict)  # by machine; by default the paper's
+    at_paper_rate: bool = False
+
+    def load(self, names: Sequence[str], seed: int = 0) -> dict[str, Workload]:
+        """Make workloads by name."""
+        from asa.studies.bbsched.workloads import load_workloads
+
+        made = load_workloads(
+            names,
+            theta_log=self.theta,
+            days=self.days,
+            warm_up_days=self.warm_up_days,
+            at_paper_rate=self.at_paper_rate,
+            seed=seed,
+        )
+        return {name: self._with_rules(workload) for name, workload in made.items()}
+
+    def _with_rules(self, workload: Workload) -> Workload:
+        """Return a workload with the burst buffer and the order that were given."""
+        from asa.backends.bbsched.system import System
+        from asa.studies.bbsched.workloads import BUFFER
+
+        system, (machine, _) = workload.system, workload.name.split("-")
+        if (buffer_tb := self.buffers_tb.get(machine)) is not None:
             most = int(workload.demands[BUFFER].max())
             if most > 1000 * buffer_tb:
                 raise InputError(
-                    f"a job of {name} asks for {most / 1000:,.1f} TB of burst buffer, and could never start",
-                    where=f"--theta-buffer-tb {buffer_tb}",
-                    hint="Give 285 or more.",
+                    f"a job of {workload.name} asks for {most / 1000:,.1f} TB of burst buffer, and could never start",
+                    where=f"--{machine}-buffer-tb {buffer_tb}",
+                    hint=f"Give {-(-most // 1000)} or more.",
                 )
-            made[name] = replace(workload, system=System(workload.system.nodes, {BUFFER: 1000 * buffer_tb}))
-    return made
+            system = System(system.nodes, {BUFFER: 1000 * buffer_tb})
+        return replace(workload, system=system, order=self.order or workload.order)
 
 
 def _say_whose(workloads: Iterable[Workload]) -> None:
@@ -322,7 +363,7 @@ def _one_workload(name: str | None, theta: Path | None, buffer_tb: int | None) -
     first, *others = _workload_names(text, theta, "--workload")
     if others:
         raise InputError("there can be one workload only", where=f"--workload {text}", hint=f"Name {first}, say.")
-    made = _load([first], theta, None, 0, buffer_tb)[first]
+    made = _Making(theta, buffers_tb={"theta": buffer_tb}).load([first])[first]
     _say_whose([made])
     return made
 

@@ -59,6 +59,9 @@ class ComparedOutcome:
     nodes: int  # size of the machine
     burst_buffer_gb: int
     jobs: int
+    # what the measured jobs hold while they run, whenever that is, as a share of the machine in the measured time
+    offered_nodes: float
+    offered_burst_buffer: float
     node_usage: float  # shares of the machine; SSD only if jobs ask for it
     burst_buffer_usage: float
     ssd_usage: float | None
@@ -121,16 +124,18 @@ def run_case(workload: Workload, case: Case) -> ComparedOutcome:
     wait = core.start - table.submit
     held = core.view.demand[: len(table)]
     busy = _overlap(core.start, core.start + table.run, workload.begin_s, workload.end_s)
-    shares = {name: float(busy @ held[:, index]) for index, name in enumerate(system.pools)}
     span = workload.end_s - workload.begin_s
-    usage = {name: total / (system.pools[name] * span) for name, total in shares.items()}
+    counts = workload.measured
+    usage, offered = (
+        {name: float(seconds @ held[:, index]) / (system.pools[name] * span) for index, name in enumerate(system.pools)}
+        for seconds in (busy, np.where(counts, table.run, 0))
+    )
     wasted = None
     if SSD in system.per_node:
         kinds = len(system.kinds)
         assigned = (held[:, :kinds] - np.pad(held[:, 1:kinds], ((0, 0), (0, 1)))) @ system.each
         whole = float(busy @ assigned[:, system.per_node.index(SSD)]) / (system.pools[SSD] * span)
         wasted = whole - usage[SSD]
-    counts = workload.measured
     normal = counts & is_normal(table)
     seconds = method.seconds or [0.0]
     return ComparedOutcome(
@@ -138,6 +143,8 @@ def run_case(workload: Workload, case: Case) -> ComparedOutcome:
         nodes=system.pools[NODES],
         burst_buffer_gb=system.shared[BUFFER],
         jobs=int(counts.sum()),
+        offered_nodes=offered[NODES],
+        offered_burst_buffer=offered[BUFFER],
         node_usage=usage[NODES],
         burst_buffer_usage=usage[BUFFER],
         ssd_usage=usage.get(SSD),

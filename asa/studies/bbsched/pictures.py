@@ -1,4 +1,4 @@
-"""Figures 4, 8 to 11, 13 and 14 of the paper, from our results."""
+"""Figures 2 and 4 to 14 of the paper, from our results."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ STYLES: Final = {
 
 
 def draw_all(outcomes: Sequence[ComparedOutcome], folder: Path) -> list[str]:
-    """Draw Figures 8 to 11, 13 and 14 for each machine into a folder; return their names."""
+    """Draw Figures 6 to 14 for each machine into a folder; return their names."""
     grid = shown(outcomes)
     figures = {}
     for machine in machines(grid):
@@ -50,7 +50,8 @@ def draw_all(outcomes: Sequence[ComparedOutcome], folder: Path) -> list[str]:
             some = {name: methods for name, methods in mine.items() if has_ssd(methods) == (measures is SSD_MEASURES)}
             if some:
                 figures[f"figure-{place}-{machine}.png"] = _kiviats(some, measures)
-        figures[f"figure-8-{machine}.png"] = _waits(mine)
+        for place, measure in zip((6, 7, 8, 12), MEASURES, strict=True):
+            figures[f"figure-{place}-{machine}.png"] = _bars(mine, measure)
         if f"{machine}-s4" in mine:
             figures[f"figures-9-11-{machine}.png"] = _breakdowns(f"{machine}-s4", mine[f"{machine}-s4"])
     for name, figure in figures.items():
@@ -77,12 +78,13 @@ def _kiviats(grid: Grid, measures: Sequence[Measure]) -> Figure:
     return Figure(panels, size, columns, x="centre: the worst of the methods, rim: the best", looks=STYLES)
 
 
-def _waits(grid: Grid) -> Figure:
-    """Show average waits, a panel for each workload and a bar for each method (Fig. 8)."""
+def _bars(grid: Grid, measure: Measure) -> Figure:
+    """Show a measure, a panel for each workload and a bar for each method (Figs 6, 7, 8 and 12)."""
+    scale, unit = (1 / 3600, "h") if measure.digits is None else (measure.scale, measure.unit)
     panels = []
     for name, methods in grid.items():
-        waits = {method: [float(values(some, "average_wait_s").mean()) / 3600] for method, some in methods.items()}
-        panels.append(Panel(side_by_side(waits), name, y="h", names=[""]))
+        bars = {method: [float(values(some, measure.name).mean()) * scale] for method, some in methods.items()}
+        panels.append(Panel(side_by_side(bars), name, y=f"{measure.words}{unit and f' ({unit})'}", names=[""]))
     columns = min(4, len(grid))
     return Figure(panels, (max(3 * columns, 6), 2.6 * -(-len(grid) // columns) + 0.6), columns, looks=STYLES)
 

@@ -14,7 +14,7 @@ from asa.studies.present import Measure, Row, Table, console, number, plus_minus
 
 from .comparison import ComparedOutcome
 from .distance import Distance
-from .paper import BEST, CHANGES, FIGURES, PART_CHANGES
+from .paper import BEST, BUFFERS_TB, CHANGES, FIGURES, PART_CHANGES, WHY_BUFFERS
 from .tables import (
     BASELINE,
     MEASURES,
@@ -75,6 +75,12 @@ def _print_machine(out: Console, machine: str, grid: Grid, measures: Sequence[Me
     title = f"{machine}{', SSD' if has_ssd(next(iter(grid.values()))) else ''}"
     nodes = " or ".join(sorted({f"{outcome.nodes:,}" for outcome in flat(grid)}))
     out.print(Text.assemble("\n", (title, "bold"), f": {_counted(grid)}, {nodes} nodes, {buffer} of burst buffer"))
+    out.print(f"Burst buffer: {_why(machine, flat(grid))}.", style="dim")
+    offered: list[Sequence[str | Text]] = [
+        (name, *(number(100 * float(values(flat({"": of}), field).mean()), 1) for of in grid.values()))
+        for name, field in (("nodes", "offered_nodes"), ("burst buffer", "offered_burst_buffer"))
+    ]
+    _put(out, f"{title}: offered load, % of the machine", headings, offered)
     for measure in measures:
         found = {
             method: [mean_interval((values(of[method], measure.name) * measure.scale).tolist()) for of in grid.values()]
@@ -305,6 +311,14 @@ def _ms(milliseconds: float) -> str:
 
 def _starred(text: str, *, is_best: bool) -> Text:
     return Text(f"*{text}", "bold") if is_best else Text(text)
+
+
+def _why(machine: str, outcomes: Sequence[ComparedOutcome]) -> str:
+    """Return the reason for the capacity of a machine's burst buffer."""
+    paper_tb = BUFFERS_TB[machine.lower()]
+    if any(outcome.burst_buffer_gb != 1000 * paper_tb for outcome in outcomes):
+        return f"as given; the paper's is {paper_tb:,} TB"
+    return WHY_BUFFERS[machine.lower()]
 
 
 def _counted(grid: Grid) -> str:

@@ -7,6 +7,8 @@ After Sections 4.1 and 5 of the paper, whose logs are not public. These differ f
   amounts that are log-uniform in that range, which needs no free parameter. Unlike in reality they do not depend on the
   job.
 - *Cori* is drawn from a model (see `cori`), since only summary figures of its log are public.
+- Both have fewer jobs a day than the paper's. `asa.studies.bbsched.rates` draws as many, so that S4 wants as much burst
+  buffer as in the paper.
 - Requests are drawn by stratified sampling, so that even a few follow their distribution. Shares are exact to one job.
 - S1 to S4 repeat the workload's own large requests, even if a short log has few of them. If it has none, they cannot be
   made.
@@ -23,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +38,9 @@ from asa.backends.simulated.table import JobTable
 from asa.backends.simulated.workload import WorkloadModel
 from asa.errors import InputError, UnknownNameError, near
 
+from .paper import BUFFERS_TB
+from .rates import Law, cori_at_rate, with_narrow_jobs, work_of_s4
+
 BUFFER: Final = BURST_BUFFER
 SSD: Final = "ssd"
 NAMES: Final = (
@@ -44,20 +49,18 @@ NAMES: Final = (
 )
 """The ten workloads of Section 4, then the six of Section 5, which ask for SSD as well."""
 CORI_DAYS: Final = 60
+WARM_UP_DAYS: Final = 15
+"""Half a month, as in the paper."""
 
 _DAY = 86_400
-_HALF_MONTH_S = 15 * _DAY
 _MAX_DAYS = 3650
 
 _CORI_NODES = 12_076
-_CORI_GB = 1_200_000
 _CORI_PROCESSORS = 64  # processors per node for Lublin and Feitelson's model: Cori's nodes have 32 or 68 cores
-_THETA_GB = 1_260_000
+_BUFFERS_GB = {machine: 1000 * buffer_tb for machine, buffer_tb in BUFFERS_TB.items()}
 
-# requests of the original jobs: (share of all jobs, smallest GB, largest GB), log-uniform between
-_Law = tuple[tuple[float, int, int], ...]
-_CORI_LAW: _Law = ((0.004_14, 1, 1000), (0.001_99, 1001, 65_000), (0.000_05, 165_000, 165_000))
-_THETA_LAW: _Law = ((0.171_8, 1, 285_000),)
+_CORI_LAW: Law = ((0.004_14, 1, 1000), (0.001_99, 1001, 65_000), (0.000_05, 165_000, 165_000))
+_THETA_LAW: Law = ((0.171_8, 1, 285_000),)
 
 # S1 to S4: the share of jobs that ask, and the lower bound of their requests in GB
 _STRESSED = {"s1": (0.5, 5000), "s2": (0.75, 5000), "s3": (0.5, 20_000), "s4": (0.75, 20_000)}
@@ -75,9 +78,9 @@ class Workload:
     table: JobTable  # the jobs, whose cores are nodes; shared by all workloads of a machine that were made together
     # requests besides nodes, in the order of the table; SSD per node
     demands: Mapping[str, Integers]
-    order: Literal["fcfs", "wfp"]  # order of the machine's queue
-    # jobs submitted from `begin_s` to before `end_s` are measured. The half month before fills the machine, the half
-    # month after lets it drain
+    order: str  # the base scheduler; see `asa.backends.simulated.policies.order_of`
+    # jobs submitted from `begin_s` to before `end_s` are measured. The time before fills the machine, the time after
+    # lets it drain
     begin_s: int
     end_s: int
 
@@ -97,12 +100,20 @@ def is_normal(table: JobTable) -> NDArray[np.bool_]:
 
 
 def load_workloads(
-    names: Iterable[str], *, theta_log: str | Path | None = None, days: int | None = None, seed: int = 0
+    names: Iterable[str],
+    *,
+    theta_log: str | Path | None = None,
+    days: int | None = None,
+    warm_up_days: int = WARM_UP_DAYS,
+    at_paper_rate: bool = False,
+    seed: int = 0,
 ) -> dict[str, Workload]:
     """Make workloads by name.
 
     `theta_log`: the log for Theta's workloads, in the Standard Workload Format.
     `days`: length of workloads; by default the whole log and `CORI_DAYS`.
+    `warm_up_days`: days at either end that are not measured.
+    `at_paper_rate`: whether there are as many jobs a day as in the paper; see `asa.studies.bbsched.rates`.
     Raises `InputError`: a name is unknown, Theta's log is not given or cannot be used, or there are too few days or
     jobs.
     """
@@ -116,7 +127,7 @@ def load_workloads(
             )
     made: dict[str, Workload] = {}
     if any(name.startswith("cori") for name in wanted):
-        made |= cori(days=CORI_DAYS if days is None else days, seed=seed)
+        made |= cori(CORI_DAYS if days is None else days, seed, warm_up_days, at_paper_rate=at_paper_rate)
     if any(name.startswith("theta") for name in wanted):
         if theta_log is None:
             raise InputError(
@@ -124,11 +135,19 @@ def load_workloads(
                 where="workloads",
                 hint="Name the file of a log in the Standard Workload Format, or ask for Cori's workloads only.",
             )
-        made |= theta(read_swf(theta_log, exceed="kill"), days=days, seed=seed)
+        log = read_swf(theta_log, exceed="kill")
+        made |= theta(log, days, seed, warm_up_days, at_paper_rate=at_paper_rate)
     return {name: made[name] for name in wanted}
 
 
-def theta(trace: Trace, days: int | None = None, seed: int = 0) -> dict[str, Workload]:
+def theta(
+    trace: Trace,
+    days: int | None = None,
+    seed: int = 0,
+    warm_up_days: int = WARM_UP_DAYS,
+    *,
+    at_paper_rate: bool = False,
+) -> dict[str, Workload]:
     """Make the workloads of Theta, a machine for large jobs.
 
     The machine has the processors of the log as nodes, and a burst buffer of 1.26 PB. That is Cori's 1.8 PB in
@@ -137,13 +156,13 @@ def theta(trace: Trace, days: int | None = None, seed: int = 0) -> dict[str, Wor
 
     The log of 2022 has no job of fewer than 128 nodes, and a seventh as many jobs a day as that of the paper. About six
     run at once, and the burst buffer holds a dozen of S4's requests. So S4's offered load is 0.37 of the burst buffer,
-    where the paper has a usage of 89.5 %: none of these workloads is short of it for long. For a workload that is,
-    replace `Workload.system` by one with a smaller buffer. With 0.5 PB, S4's offered load is 0.92; requests go up to
-    285 TB.
+    where the paper has a usage of 89.5 %: none of these workloads is short of it for long. At the paper's rate the
+    missing narrow jobs are added, and S4's offered load is that usage.
 
     `trace`: a log that counts nodes, best read with ``exceed="kill"``: where jobs ran for longer than requested,
     their run is cut here, as at a machine that kills them.
     `days`: number of days of the log, from its beginning; by default all.
+    `warm_up_days`, `at_paper_rate`: see `load_workloads`.
     Raises `InputError`: the log is shorter, there is nothing between warm-up and cool-down, or too few jobs ask for
     much.
     """
@@ -153,7 +172,7 @@ def theta(trace: Trace, days: int | None = None, seed: int = 0) -> dict[str, Wor
     if days is None:
         end_s = begin_s + length_s
     else:
-        _check_days(days, where)
+        _check_days(days, warm_up_days, where)
         end_s = begin_s + days * _DAY
         if length_s <= (days - 1) * _DAY:
             raise InputError(
@@ -161,28 +180,33 @@ def theta(trace: Trace, days: int | None = None, seed: int = 0) -> dict[str, Wor
                 where=where,
                 hint="Ask for fewer days, or give a longer log.",
             )
-    if length_s <= 2 * _HALF_MONTH_S:
+    if length_s <= 2 * warm_up_days * _DAY:
         raise InputError(
-            f"the log lasts {length_s / _DAY:.1f} days; half a month at either end is not measured, so none is left",
+            f"the log lasts {length_s / _DAY:.1f} days; {warm_up_days} at either end are not measured, so none is left",
             where=where,
-            hint="Give a log of more than 30 days.",
+            hint=f"Give a log of more than {2 * warm_up_days} days.",
         )
     taken = logged.submit < end_s
     table = JobTable(*(column[taken] for column in (logged.submit, logged.run, logged.request, logged.cores)))
+    requests, narrow = _seeds(seed)[2:]
+    if at_paper_rate:
+        span_s = end_s - begin_s
+        work_s = work_of_s4("theta", _THETA_LAW, _BUFFERS_GB["theta"], span_s)
+        table = with_narrow_jobs(table, span_s, work_s, narrow)
     return _make(
         "theta",
         table,
         nodes=trace.cores,
-        buffer_gb=_THETA_GB,
         law=_THETA_LAW,
         order="wfp",
-        begin_s=begin_s,
-        end_s=end_s,
-        seed=_seeds(seed)[2],
+        measured=(begin_s + warm_up_days * _DAY, end_s - warm_up_days * _DAY),
+        seed=requests,
     )
 
 
-def cori(days: int = CORI_DAYS, seed: int = 0) -> dict[str, Workload]:
+def cori(
+    days: int = CORI_DAYS, seed: int = 0, warm_up_days: int = WARM_UP_DAYS, *, at_paper_rate: bool = False
+) -> dict[str, Workload]:
     """Make workloads like those of Cori, a machine for many jobs.
 
     Only summary figures of its log are public: 2.6 million jobs in four months, mostly of one node; 0.618 % ask for
@@ -190,39 +214,40 @@ def cori(days: int = CORI_DAYS, seed: int = 0) -> dict[str, Workload]:
     ask here, log-uniform below and above 1 TB. One in 41 of those above 1 TB asks for 165 TB, which is one job in
     20,000.
 
-    The machine has 12,076 nodes and 1.2 PB of burst buffer for jobs. The other third of Cori's 1.8 PB is reserved
-    persistently; it counts neither as capacity nor as used. The paper does not say whether it counts it; of all 1.8 PB,
-    jobs could not use the 94.7 % that it states for S4.
+    The machine has 12,076 nodes and the 1.8 PB of burst buffer of Table 2. On Cori a third of it is reserved
+    persistently. The paper does not say whether it counts that; of the other two thirds, jobs could not use the 94.7 %
+    of all that it states for S4.
 
     The number of jobs that run at once is not known, and must be chosen. If a job of Cori's log took an hour, 900 would
-    run at once; if 75 % of them asked for more than 20 TB, as in S4, that would be more than twenty times the burst
+    run at once; if 75 % of them asked for more than 20 TB, as in S4, that would be more than ten times the burst
     buffer. So this log has fewer and wider jobs. In the mean over seeds the original's offered load is 0.85 of the
-    nodes, as on a busy machine, and S4's is 0.95 of the burst buffer, after the paper's usage of 94.7 %; seeds vary by
-    0.03 and 0.06. This determines the width of jobs: 61 % have one node, the others up to 4,096 nodes, and about 31 run
-    at once. The offered loads of S1 to S3 are then 0.38, 0.57 and 0.63, less than in the paper, where S2 and S3 use
-    more than 80 %. With larger loads, S4 would exceed the burst buffer, and its waits would only reflect the length of
-    the log.
+    nodes, as on a busy machine; 61 % of the jobs have one node, the others up to 4,096 nodes, and about 31 run at once.
+    S4's offered load is then 0.63 of the burst buffer; with 1.2 PB it is 0.95. At the paper's rate, 80 % of the jobs
+    have one node, the offered load of the nodes is 0.8, and S4's of the burst buffer 0.947.
 
     Arrivals, run times and walltimes are those of `asa.backends.simulated.workload.WorkloadModel`, for nodes of 64
     processors. Only dozens of jobs have large requests, 14 of them more than 20 TB; S3 and S4 repeat these.
 
-    `days`: number of days, from a Monday; about 390 jobs a day.
+    `days`: number of days, from a Monday; about 390 jobs a day, or 21,370.
+    `warm_up_days`, `at_paper_rate`: see `load_workloads`.
     """
-    _check_days(days, "cori")
-    jobs, requests, _ = _seeds(seed)
-    machine = Machine("cori", nodes=_CORI_NODES * _CORI_PROCESSORS, cores_per_node=1)
-    model = WorkloadModel(machine, load=0.87, narrow=0.47, log2_middle=6, log2_widest=18)
-    drawn = model.generate(days * _DAY, jobs)
-    table = JobTable(drawn.submit, drawn.run, drawn.request, -(-drawn.cores // _CORI_PROCESSORS))
+    _check_days(days, warm_up_days, "cori")
+    jobs, requests, *_ = _seeds(seed)
+    if at_paper_rate:
+        work_s = work_of_s4("cori", _CORI_LAW, _BUFFERS_GB["cori"], days * _DAY)
+        table = cori_at_rate(days, work_s, _CORI_NODES, _CORI_PROCESSORS, jobs)
+    else:
+        machine = Machine("cori", nodes=_CORI_NODES * _CORI_PROCESSORS, cores_per_node=1)
+        model = WorkloadModel(machine, load=0.87, narrow=0.47, log2_middle=6, log2_widest=18)
+        drawn = model.generate(days * _DAY, jobs)
+        table = JobTable(drawn.submit, drawn.run, drawn.request, -(-drawn.cores // _CORI_PROCESSORS))
     return _make(
         "cori",
         table,
         nodes=_CORI_NODES,
-        buffer_gb=_CORI_GB,
         law=_CORI_LAW,
         order="fcfs",
-        begin_s=0,
-        end_s=days * _DAY,
+        measured=(warm_up_days * _DAY, (days - warm_up_days) * _DAY),
         seed=requests,
     )
 
@@ -235,11 +260,9 @@ def _make(
     table: JobTable,
     *,
     nodes: int,
-    buffer_gb: int,
-    law: _Law,
-    order: Literal["fcfs", "wfp"],
-    begin_s: int,
-    end_s: int,
+    law: Law,
+    order: str,
+    measured: tuple[int, int],
     seed: np.random.SeedSequence,
 ) -> dict[str, Workload]:
     """Assign requests to the jobs of a machine, in each of its workloads."""
@@ -263,9 +286,9 @@ def _make(
 
     def workload(kind: str, system: System, demands: dict[str, Integers]) -> Workload:
         name = f"{machine}-{kind}"
-        return Workload(name, system, table, demands, order, begin_s + _HALF_MONTH_S, end_s - _HALF_MONTH_S)
+        return Workload(name, system, table, demands, order, *measured)
 
-    shared = {BUFFER: buffer_gb}
+    shared = {BUFFER: _BUFFERS_GB[machine]}
     plain = System(nodes, shared)
     made = [workload(kind, plain, {BUFFER: buffer}) for kind, buffer in buffers.items()]
     large = nodes // 2
@@ -286,7 +309,7 @@ def _spread(seed: np.random.SeedSequence, count: int) -> NDArray[np.float64]:
     return np.minimum((rng.permutation(count) + rng.random(count)) / count, np.nextafter(1.0, 0.0))
 
 
-def _requests(law: _Law, places: NDArray[np.float64]) -> Integers:
+def _requests(law: Law, places: NDArray[np.float64]) -> Integers:
     """Return the requests of jobs with given ranks, from 0 to 1, among all that ask."""
     reached = np.cumsum([0.0, *(share for share, _, _ in law)])
     edges = np.repeat(reached, 2)[1:-1] / reached[-1]
@@ -294,18 +317,18 @@ def _requests(law: _Law, places: NDArray[np.float64]) -> Integers:
     return np.rint(np.exp(np.interp(places, edges, ends))).astype(np.int64)
 
 
-def _check_days(days: int, where: str) -> None:
-    least = 2 * _HALF_MONTH_S // _DAY + 1
+def _check_days(days: int, warm_up_days: int, where: str) -> None:
+    least = 2 * warm_up_days + 1
     if not least <= days <= _MAX_DAYS:
         raise InputError(
             f"a workload of {days} days cannot be",
             where=where,
-            hint=f"Take {least} to {_MAX_DAYS} days: half a month at either end is not measured.",
+            hint=f"Take {least} to {_MAX_DAYS} days: {warm_up_days} at either end are not measured.",
         )
 
 
 def _seeds(seed: int) -> list[np.random.SeedSequence]:
-    """Return seeds for Cori's jobs, for Cori's requests, and for Theta's."""
+    """Return seeds for Cori's jobs, for Cori's requests, for Theta's requests, and for its narrow jobs."""
     if seed < 0:
         raise InputError(f"a seed of {seed} cannot be", where="workloads", hint="Take a whole number from 0 on.")
-    return np.random.SeedSequence(seed).spawn(3)
+    return np.random.SeedSequence(seed).spawn(4)

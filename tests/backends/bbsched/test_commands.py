@@ -41,7 +41,7 @@ def _once():
     run_case, outcomes = comparison.run_case, {}
 
     def remembered(workload, case):
-        key = case, len(workload.table), tuple(workload.system.pools.items())
+        key = case, len(workload.table), tuple(workload.system.pools.items()), workload.order
         if key not in outcomes:
             outcomes[key] = run_case(workload, case)
         return outcomes[key]
@@ -85,7 +85,7 @@ def test_json_is_a_list_of_all_cases_and_seeds(log):
         assert 0 < one["burst_buffer_usage"] < 1
         assert one["average_wait_s"] > 0
         assert one["average_slowdown"] > 1
-        assert one["burst_buffer_gb"] == 500_000
+        assert one["burst_buffer_gb"] == 1_260_000
         assert (one["ssd_usage"] is None) == (one["workload"] == "theta-s4")
         assert one["solver"] == "exact"
         assert one["nodes"] == 100
@@ -110,7 +110,7 @@ def test_tables_fit_the_terminal(log, columns):
         "by burst buffer (TB)", "by run time", "What the paper's text says",
     ):  # fmt: skip
         assert title in told
-    assert [line.split() for line in lines if "the paper's" in line][:4] == [
+    assert [line.split() for line in lines if line.startswith("  the paper's")][:4] == [
         ["the", "paper's", figure] for figure in ("73.29", "89.54", "2h27m", "8.16")
     ]
     assert ["theta-s4", "bbsched", "average", "wait", "-41.00"] in [line.split()[:5] for line in lines]
@@ -177,7 +177,24 @@ def test_a_log_of_another_machine_is_told_apart(log):
         "--processes", 1,
     )  # fmt: skip
     assert done.stderr.count("the log's machine has 100 nodes, and Theta 4,392") == 1
-    assert "100 nodes, 500 TB of burst buffer" in done.stdout
+    assert "100 nodes, 1,260 TB of burst buffer" in done.stdout
+
+
+def test_the_order_and_the_capacity_are_those_that_are_given(log):
+    """Waits differ by the base scheduler; the reason for the capacity is printed."""
+    arguments = ("compare", "--theta", log, "--workloads", "theta-s4", "--methods", "baseline", "--seeds", 1)
+    by_order = {
+        order: json.loads(bbsched(*arguments, *order, "--processes", 1, "--output", "json").stdout)[0]["average_wait_s"]
+        for order in ((), ("--order", "wfp"), ("--order", "sjf"), ("--order", "multifactor:size=9000"))
+    }
+    waits = list(by_order.values())
+    assert waits[0] == waits[1]
+    assert len(set(waits)) == 3
+    told = words(bbsched(*arguments, "--processes", 1).stdout)
+    assert "Burst buffer: the paper's, in Table 2" in told
+    assert "Theta: offered load, % of the machine" in told
+    given = words(bbsched(*arguments, "--processes", 1, "--theta-buffer-tb", 500).stdout)
+    assert "500 TB of burst buffer Burst buffer: as given; the paper's is 1,260 TB." in given
 
 
 @pytest.mark.full
@@ -186,7 +203,10 @@ def test_figures_are_drawn(log, tmp_path):
         "compare", "--theta", log, "--workloads", "theta-s3,theta-s4,theta-s6", "--seeds", 1, "--processes", 1,
         "--plot", tmp_path / "new", "--output", "json",
     )  # fmt: skip
-    names = ["figure-13-theta.png", "figure-14-theta.png", "figure-8-theta.png", "figures-9-11-theta.png"]
+    names = [
+        *(f"figure-{place}-theta.png" for place in (12, 13, 14, 6, 7, 8)),
+        "figures-9-11-theta.png",
+    ]
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == names
     assert all((tmp_path / "new" / name).stat().st_size > 10_000 for name in names)
     assert all(name in done.stderr for name in names)
@@ -209,6 +229,9 @@ def test_figures_are_drawn(log, tmp_path):
         (["--theta", "nowhere.swf"], "nowhere.swf"),
         (["--theta", "LOG", "--days", "33"], "the log lasts 32.0 days, and 33 are asked for"),
         (["--theta", "LOG", "--theta-buffer-tb", "20"], "could never start"),
+        (["--workloads", "cori-s4", "--days", "31", "--cori-buffer-tb", "20"], "--cori-buffer-tb 20"),
+        (["--workloads", "cori-s4", "--days", "8", "--warm-up", "4"], "Take 9 to 3650 days"),
+        (["--order", "dras"], "'dras' does not decide by an order of its queue"),
         (["--plot", "FILE/in"], "cannot be made a folder"),
     ],
 )

@@ -63,7 +63,8 @@ def timeless(outcome):
 
 def an_outcome(method="bbsched", workload="cori-s4", seed=0, **figures):
     figures = {
-        "nodes": 100, "burst_buffer_gb": 1, "jobs": 1, "node_usage": 0.5, "burst_buffer_usage": 0.5, "ssd_usage": None,
+        "nodes": 100, "burst_buffer_gb": 1, "jobs": 1, "offered_nodes": 0.5,
+        "offered_burst_buffer": 0.5, "node_usage": 0.5, "burst_buffer_usage": 0.5, "ssd_usage": None,
         "wasted_ssd": None, "average_wait_s": 3600.0, "longest_wait_s": 7200, "average_slowdown": 2.0, "by_nodes": (),
         "by_burst_buffer": (), "by_run": (), "decisions": 1, "inexact": 0, "decision_s": 0.0, "worst_decision_s": 0.0,
     } | figures  # fmt: skip
@@ -91,6 +92,19 @@ def test_usages_are_sums_over_every_second(system, method):
         assert getattr(outcome, name) == pytest.approx(used / (whole * (END_S - BEGIN_S)))
     assert (outcome.ssd_usage is None) == (outcome.wasted_ssd is None) == (system is PLAIN)
     assert outcome.burst_buffer_gb == 50_000
+
+
+def test_what_is_offered_is_what_the_measured_jobs_hold():
+    workload = a_workload()
+    outcome = run_case(workload, Case("made-up", "baseline"))
+    table = workload.table
+    jobs = [job for job in range(len(table)) if BEGIN_S <= table.submit[job] < END_S]
+    for offered, asked, whole in (
+        (outcome.offered_nodes, table.cores, 20),
+        (outcome.offered_burst_buffer, workload.demands[BUFFER], 50_000),
+    ):
+        held = sum(int(table.run[job]) * int(asked[job]) for job in jobs)
+        assert offered == pytest.approx(held / (whole * (END_S - BEGIN_S)))
 
 
 def test_waits_and_slowdowns_are_of_jobs_that_are_submitted_in_the_middle():

@@ -9,8 +9,10 @@ from asa.backends.bbsched.problem import Window
 from asa.backends.bbsched.system import NODES, System
 from asa.backends.simulated.swf import read_swf, write_swf
 from asa.backends.simulated.table import JobTable
+from asa.backends.simulated.workload import ROUND_REQUESTS_S
 
 from asa.errors import AsaError, InputError, UnknownNameError
+from asa.studies.bbsched.rates import mean_above
 from asa.studies.bbsched.workloads import BUFFER, NAMES, SSD, cori, is_normal, load_workloads, theta
 
 DAY = 86_400
@@ -57,7 +59,7 @@ def test_there_are_ten_and_six(both):
 
 def test_workloads_of_a_machine_are_of_the_same_jobs(both):
     """All have the same jobs, machine and measured time; the machine has two kinds of nodes if SSD is requested."""
-    for machine, nodes, gigabytes in (("cori", 12_076, 1_200_000), ("theta", 100, 1_260_000)):
+    for machine, nodes, gigabytes in (("cori", 12_076, 1_800_000), ("theta", 100, 1_260_000)):
         mine = [both[name] for name in NAMES if name.startswith(machine)]
         assert len({id(workload.table) for workload in mine}) == 1
         assert len({(workload.begin_s, workload.end_s) for workload in mine}) == 1
@@ -214,18 +216,61 @@ def offered(workload):
 
 
 def test_cori_is_about_as_busy_as_it_says():
-    """The mean over seeds: mostly jobs of one node; nodes and S4's burst buffer are nearly all requested."""
+    """The mean over seeds: mostly jobs of one node; most nodes are requested, and two thirds of S4's burst buffer."""
     some = [cori(seed=seed) for seed in range(8)]
     tables = [workloads["cori-s4"].table for workloads in some]
     assert np.mean([np.mean(table.cores == 1) for table in tables]) == pytest.approx(0.61, abs=0.02)
     assert np.mean([len(table) for table in tables]) == pytest.approx(23_250, rel=0.03)
     shares = [offered(workloads["cori-s4"]) for workloads in some]
     assert np.mean([one[NODES] for one in shares]) == pytest.approx(0.85, abs=0.04)
-    assert np.mean([one[BUFFER] for one in shares]) == pytest.approx(0.95, abs=0.06)
+    assert np.mean([one[BUFFER] for one in shares]) == pytest.approx(0.63, abs=0.04)
     night = np.mean([np.mean(table.submit // 3600 % 24 < 6) for table in tables])
     weekend = np.mean([np.mean(table.submit // DAY % 7 > 4) for table in tables])
     assert night < 0.23
     assert weekend < 0.27
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_at_the_papers_rate_cori_has_its_jobs_and_its_load(seed):
+    """There are 21,370 jobs a day; S4 requests what jobs use in the paper, and nodes are four fifths requested."""
+    made = cori(5, seed, 1, at_paper_rate=True)["cori-s4"]
+    table = made.table
+    assert len(table) == pytest.approx(5 * 2_607_054 / 122, rel=0.02)
+    assert offered(made)[BUFFER] == pytest.approx(0.9474, abs=0.02)
+    assert offered(made)[NODES] == pytest.approx(0.8, abs=0.04)
+    assert (made.begin_s, made.end_s) == (DAY, 4 * DAY)
+    assert set(table.request.tolist()) <= set(ROUND_REQUESTS_S.tolist())
+
+
+def test_at_the_papers_rate_theta_has_its_jobs_too(tmp_path):
+    """To a log of wide jobs narrower ones are added, with which S4 wants what the paper's jobs use."""
+    rng = np.random.default_rng(3)
+    days, wide = 40, 2400
+    submit = np.sort(rng.integers(0, days * DAY, wide))
+    submit[0], submit[-1] = 0, days * DAY - 1
+    run = rng.integers(600, 12_000, wide)
+    path = tmp_path / "wide.swf"
+    write_swf(path, JobTable(submit, run, run + 600, rng.integers(128, 1000, wide)), cores=4360)
+    workload = theta(read_swf(path, exceed="kill"), at_paper_rate=True)["theta-s4"]
+    table = workload.table
+    assert len(table) == round(days * 70_507 / 151)
+    assert offered(workload)[BUFFER] == pytest.approx(0.8954, abs=0.02)
+    narrow = table.cores < 128
+    assert sorted(table.run[~narrow].tolist()) == sorted(run.tolist())
+    assert table.cores[narrow].min() == 1
+    for low in (1, 8, 32):
+        share = np.mean((table.cores[narrow] >= low) & (table.cores[narrow] < 2 * low))
+        assert share == pytest.approx(np.log(2) / np.log(128), abs=0.02)
+
+
+def test_requests_above_a_bound_have_the_mean_of_the_draws():
+    law = [(0.004, 1, 1000), (0.002, 1001, 65_000), (0.0001, 165_000, 165_000)]
+    rng = np.random.default_rng(5)
+    drawn = np.concatenate(
+        [np.exp(rng.uniform(np.log(low), np.log(high), int(share * 10**8))) for share, low, high in law]
+    )
+    for bound in (0, 500, 20_000, 70_000):
+        assert mean_above(law, bound) == pytest.approx(drawn[drawn > bound].mean(), rel=0.01)
 
 
 def test_what_is_offered_is_told_by_hand(both):
@@ -281,7 +326,7 @@ def test_an_unknown_name_is_mended():
     [
         ({}, 42, r"lasts 40.0 days, and 42 are asked for"),
         ({}, 30, "a workload of 30 days cannot be"),
-        ({"days": 30}, None, "lasts 30.0 days; half a month at either end is not measured"),
+        ({"days": 30}, None, "lasts 30.0 days; 15 at either end are not measured"),
         ({"jobs": 2}, None, "none of 2 jobs asks for more than 5000 GB of burst buffer, which s1 repeats"),
     ],
 )
@@ -289,6 +334,12 @@ def test_logs_that_are_too_short_are_refused(tmp_path, made, days, message):
     trace = read_swf(log(tmp_path / "short.swf", **made), exceed="kill")
     with pytest.raises(AsaError, match=message):
         theta(trace, days=days)
+
+
+def test_a_log_that_has_the_papers_rate_gets_no_more_jobs(tmp_path):
+    trace = read_swf(log(tmp_path / "busy.swf", jobs=20_000), exceed="kill")
+    with pytest.raises(InputError, match=r"500 jobs a day of .* no narrow ones are missing"):
+        theta(trace, at_paper_rate=True)
 
 
 @pytest.mark.data
