@@ -164,6 +164,7 @@ _COLOURS: Final = (
 )  # fmt: skip
 _DASHES: Final = ("-", "--", ":")
 _GREY: Final = "#444444"
+_LEGEND_LINE_IN, _LEGEND_LETTER_IN = 0.7, 0.065  # widths of an entry of the legend without its name, and of a letter
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +270,9 @@ def draw(figure: Figure, path: str | Path) -> None:
         where: dict[str, Any] = {"loc": "outside right center", "reverse": is_stack}
     else:
         side = "upper" if figure.x else "lower"
-        where = {"loc": f"outside {side} center", "ncols": min(len(shown), 8)}
+        entry_in = _LEGEND_LINE_IN + _LEGEND_LETTER_IN * max(map(len, shown), default=0)
+        columns = max(min(len(shown), 8, int(figure.size[0] / entry_in)), 1)
+        where = {"loc": f"outside {side} center", "ncols": columns}
     drawn.legend([handles[name] for name in shown], shown, frameon=False, fontsize="small", handlelength=3, **where)
     save_figure(drawn, path)
 

@@ -68,6 +68,15 @@ def test_a_figure_names_each_series_once(monkeypatch, tmp_path):
     assert figure.axes[0].lines[0].get_color() == "red"
 
 
+def test_a_legend_is_no_wider_than_its_figure(monkeypatch, tmp_path):
+    """Long names are in several rows."""
+    pytest.importorskip("matplotlib")
+    lines = [PlottedSeries(f"a method, number {number} (1.0 h)", [1, 2]) for number in range(9)]
+    figure = drawn(Figure([Panel(lines)], (10, 4)), monkeypatch, tmp_path)
+    figure.savefig(tmp_path / "b.png")
+    assert figure.legends[0].get_window_extent().width < 10 * figure.dpi
+
+
 def test_panels_that_share_an_axis_show_all(monkeypatch, tmp_path):
     panels = [Panel([PlottedSeries("a", [0, high])], y_limits=(0, None)) for high in (1, 5)]
     figure = drawn(Figure(panels, (6, 4), share_y="all"), monkeypatch, tmp_path)

@@ -52,10 +52,10 @@ app.command("rewards")(rewards)
 _ConfigOption = Annotated[
     str,
     typer.Option(
-        help="small, which takes some minutes of a core, or paper: for pg, dql and decima the full network and "
-        "320,000 jobs: on Theta 2 (pg) to 8 (dql) hours of a CPU's core, reckoned from the 1 and 23 ms of a decision "
-        "and the 0.7 s of an update that were measured on one. They learn on a GPU where PyTorch finds one; on one "
-        "nothing was measured. For ppo one or two hours of a core, never a GPU."
+        help="small, which takes some minutes of a core, or paper: for pg, dql and decima the network and sets that "
+        "the paper has for Theta or, if nearer in size, for Cori. `asa dras network` prints both, and with --decisions "
+        "how long they take here: reckoned from that, some hours on Theta, and one to two weeks on Cori. They learn on "
+        "a GPU where PyTorch finds one; on one nothing was measured. For ppo one or two hours of a core, never a GPU."
     ),
 ]
 _ObjectiveOption = Annotated[
@@ -250,10 +250,9 @@ def evaluate(
 
     Exit codes: 0 done, 2 the input cannot be used.
     """
-    from asa.backends.dras.network import pytorch
     from asa.studies.present import print_json
 
-    from .asked import reward_of, tested_days
+    from .asked import on_few_cores, reward_of, tested_days
     from .evaluation import RIVALS, check_adapts
 
     wanted = list(RIVALS) if rivals is None else [name.strip() for name in rivals.split(",")]
@@ -265,7 +264,7 @@ def evaluate(
     tested = tested_days(source, cores, train_days, validate_days)
     agents = _agents(tested, weights or [])
     if adapt:
-        pytorch()
+        on_few_cores("ppo", "small")
         for _, agent in agents:
             check_adapts(agent)
     outcomes = list(_of_rivals(tested, wanted, objective, seeds))

@@ -16,7 +16,7 @@ from asa.backends.simulated.policies import QueueView
 
 from .learners import PolicyGradient, QLearning, learner
 from .paper import TABLE_III
-from .training import Config, Material
+from .training import PHASES, Config, Material, Phase, sets_of
 
 NETWORKS: Final[tuple[Kind, ...]] = ("pg", "dql")
 
@@ -46,6 +46,15 @@ def describe_network(kind: Kind, nodes: int, config: Config) -> DescribedNetwork
     size = NetworkSize(kind, nodes, config.window, config.hidden)
     papers = TABLE_III.get((kind, nodes, size.hidden))
     return DescribedNetwork(kind, size.rows, size.hidden, size.outputs, size.parameters, papers)
+
+
+def jobs_of(material: Material, config: Config) -> dict[Phase, list[int]]:
+    """Return the number of jobs in each set of a training, by phase."""
+    counts: dict[Phase, list[int]] = {phase: [] for phase in PHASES}
+    for phase, number in sets_of(material, config):
+        table = material.jobs(phase, number, count=config.jobs, seed=0, days=config.days)
+        counts[phase].append(len(table))
+    return counts
 
 
 def measure(network: DescribedNetwork, kind: Kind, material: Material, config: Config, jobs: int) -> DescribedNetwork:

@@ -83,9 +83,10 @@ def network(
     ] = 0,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Print the networks of pg and dql for a machine, as Table III does, and how long they take.
+    """Print the networks of pg and dql for a machine, as Table III does, what they learn from, and how long they take.
 
-    --config paper has the layers of Theta or of Cori: of whichever is nearer in size to the machine.
+    --config paper has the layers and the sampled sets of Theta or of Cori: of whichever is nearer in size to the
+    machine. Other sets are weeks of the log and of its model.
 
     Example: `asa dras network cori --decisions 200`
 
@@ -94,7 +95,7 @@ def network(
     from asa.studies.present import console, print_json
 
     from .asked import CONFIGS, config_of, days_of, material_of
-    from .networks import NETWORKS, describe_network, measure
+    from .networks import NETWORKS, describe_network, jobs_of, measure
 
     check_known(config, CONFIGS, "--config")
     material = material_of(source, cores, days_of(source, train_days, validate_days))
@@ -103,10 +104,14 @@ def network(
         size = config_of(config, kind, material, None, None)
         one = describe_network(kind, material.nodes, size)
         found.append(measure(one, kind, material, size, decisions) if decisions else one)
+    sets = jobs_of(material, size)
     if output is Output.JSON:
-        print_json({"schema": _SCHEMA, "nodes": material.nodes, "networks": [one.as_dict() for one in found]})
+        networks = [one.as_dict() for one in found]
+        print_json({"schema": _SCHEMA, "nodes": material.nodes, "networks": networks, "jobs": sets})
         return
     console().print(_of_networks(found, f"Table III: {source}, {material.nodes} nodes, --config {config}"))
+    phases = (f"{len(some)} {phase} sets of {sum(some):,} jobs" for phase, some in sets.items())
+    console().print(f"Learned from: {', '.join(phases)}.", style="dim")
 
 
 def rewards(

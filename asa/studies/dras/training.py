@@ -100,9 +100,9 @@ class Config:
 SMALL = Config((128, 64), synthetic=32, jobs=1000, patience=15, how=Learning(discount=0.9))
 """For a laptop, and small machines. Without a discount the values of DRAS-DQL grow without bound."""
 PAPER_THETA = Config((4000, 1000), how=Learning(device="auto"))
-"""The paper's for Theta: 100 sets, 320,000 jobs."""
+"""The paper's for Theta: 100 sets. They have its 320,000 jobs on a log whose weeks have 3,200 each."""
 PAPER_CORI = replace(PAPER_THETA, hidden=(10000, 4000), jobs=200_000)
-"""The paper's for Cori: 100 sets, 20,000,000 jobs."""
+"""The paper's for Cori: 100 sets. They have its 20,000,000 jobs on a log whose weeks have 200,000 each."""
 _THETA_NODES: Final = 4360
 _CORI_NODES: Final = 12_076
 
@@ -170,6 +170,16 @@ class Material:
         return JobTable(submit, table.run[rows], table.request[rows], table.cores[rows])
 
 
+def sets_of(material: Material, config: Config, order: Sequence[Phase] = PHASES) -> list[tuple[Phase, int]]:
+    """Return the sets of a training by phase and number."""
+    numbers: dict[Phase, Sequence[int]] = {
+        "sampled": range(config.sampled),
+        "real": material.parts(config.days)[: config.real],
+        "synthetic": range(config.synthetic),
+    }
+    return [(phase, number) for phase in order for number in numbers[phase]]
+
+
 @dataclass(frozen=True, slots=True)
 class Episode:
     """The outcome of an episode."""
@@ -214,12 +224,7 @@ class Training:
         self.material, self.config, self.seed, self.command = material, config, seed, command
         self.episodes: list[Episode] = []
         self.best: Agent | Ranked | None = None
-        numbers: dict[Phase, Sequence[int]] = {
-            "sampled": range(config.sampled),
-            "real": material.parts(config.days)[: config.real],
-            "synthetic": range(config.synthetic),
-        }
-        self._sets = [(phase, number) for phase in order for number in numbers[phase]]
+        self._sets = sets_of(material, config, order)
         self._exams = material.exams(config.exams, config.days)
         self._course: _Course
         if kind == "ppo":

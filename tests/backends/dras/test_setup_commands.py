@@ -80,6 +80,10 @@ def test_cori_has_its_network_and_any_machine_the_nearer_one(short_log):
     told = json.loads(asa("dras", "network", short_log, *SHORT_DAYS, "--output", "json").stdout)
     assert [one["hidden"] for one in told["networks"]] == [[4000, 1000]] * 2
     assert told["networks"][0]["papers"] is None
+    assert told["jobs"]["sampled"] == [3200] * 9
+    submit = read_swf(short_log).table.submit
+    assert told["jobs"]["real"] == [(submit < submit[0] + 2 * DAY).sum()]  # two days are one, incomplete, week
+    assert len(told["jobs"]["synthetic"]) == 82
     assert "'huge' is unknown" in asa("dras", "network", "cori", "--config", "huge", code=2).stderr
 
 
