@@ -264,10 +264,10 @@ class Active(Submitter):
         """Return the part of a job's status that is news; None if nothing is."""
         job = self.state.jobs[status.job_id]
         status = self.state.units.of(job).as_seen(self.state, job, status)
-        if status != replace(job.status, expected_start_s=status.expected_start_s):
-            return status
-        job.status = status  # expected starts change often, and nothing depends on them
-        return None
+        known = job.status
+        if known.expected_start_s != status.expected_start_s:  # changes often, and nothing depends on it
+            job.status = known = replace(known, expected_start_s=status.expected_start_s)
+        return status if status != known else None
 
 
 def _queued_of(active: Active, job: Job) -> QueuedJob:

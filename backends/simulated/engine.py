@@ -80,7 +80,7 @@ class Engine:
         self.age_accrues = age_accrues
         first = int(table.submit[0]) if len(table) else 0
         begin = first if now is None else min(now, first)
-        self._core: Core = core or _fast_core()(capacity, table, backfill=backfill, now=begin)
+        self._use(core or _fast_core()(capacity, table, backfill=backfill, now=begin))
         self.clients: list[ClientJob] = []
         self._timers: list[tuple[int, int]] = []  # heap of (time, client's job)
         self._followers: dict[int, tuple[tuple[int, Need], ...]] = {}  # for each job, the jobs that depend on it
@@ -91,6 +91,11 @@ class Engine:
         self._launched = 0
         self._changed: dict[int, None] = {}  # changed jobs of the client, in order
         self.advance(begin)
+
+    def _use(self, core: Core) -> None:
+        self._core = core
+        # asked once: asked for each job, it would take a twentieth of a run
+        self._planning = core if isinstance(core, PlanningCore) else None
 
     # ------------------------------------------------------------------ operations of the client
 
@@ -229,7 +234,7 @@ class Engine:
         `core`: a core for the copy instead of a fork of this one.
         """
         fork = copy.copy(self)
-        fork._core = core or self._core.fork()
+        fork._use(core or self._core.fork())
         fork.clients = [copy.copy(job) for job in self.clients]
         fork._together = self._together.fork()
         fork.widths = self.widths.fork(fork)
@@ -285,13 +290,13 @@ class Engine:
 
     def planned_start(self, cores: int, request: int, since: int) -> int | None:
         """Return the planned start of a job submitted now with a begin time; None if the core does not plan."""
-        return self._core.planned_start(cores, request, since) if isinstance(self._core, PlanningCore) else None
+        return self._planning.planned_start(cores, request, since) if self._planning is not None else None
 
     def planned(self, number: int) -> float | None:
         """Return a pending job's planned start; None if the core does not plan, or the job is kept back."""
         job = self.clients[number]
         waits = job.state is JobState.PENDING and job.eligible != UNSTARTED and not job.is_local
-        return float(self._core.planned(job.index)) if waits and isinstance(self._core, PlanningCore) else None
+        return float(self._planning.planned(job.index)) if waits and self._planning is not None else None
 
     @property
     def exhausted(self) -> bool:

@@ -142,6 +142,11 @@ def _away(fault: Fault, operator: Operator) -> None:
 def _cancel(fault: Fault, operator: Operator) -> None:
     if operator.run is None:
         raise VoidError("there is no run yet")
+    cancel_run(operator)
+
+
+def cancel_run(operator: Operator) -> None:
+    """Cancel the run as its user does, and note when that began and ended: payloads that end meanwhile may be killed."""
     operator.note("fired", "asa cancel")
     operator.command("cancel", str(operator.run), "--yes")
     operator.note("mended", "asa cancel")

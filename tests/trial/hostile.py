@@ -7,7 +7,7 @@ from functools import partial
 
 from .between import READ, Spoil
 from .draw import Fault
-from .faults import MORE, VoidError, _cluster, _job, _lasts
+from .faults import MORE, VoidError, _cluster, _job, _lasts, cancel_run
 from .operator import Operator
 from .place import Cluster
 
@@ -51,9 +51,9 @@ def _numbers_anew(fault: Fault, operator: Operator) -> None:
     cluster.forget_all()
     if cluster.strangers is not None:
         cluster.strangers.submit(last + 3)
-    operator.note("mended", "numbers began anew")
+    operator.note("mended", "the controller forgets everything, and numbers begin anew")
     if fault.pick < 0.5 and operator.run is not None:
-        operator.command("cancel", str(operator.run), "--yes")
+        cancel_run(operator)
 
 
 def _other_cluster(fault: Fault, operator: Operator) -> None:

@@ -192,7 +192,7 @@ class _Judge:
                 and any(word in more for word in _KILLS)
             ):
                 return True
-        return self._cancelled(one)
+        return self._cancelled(one) or self._during(one.end_s, "the controller forgets everything", early_s=AFTER_S)
 
     def _cancelled(self, one: Execution) -> bool:
         """Whether asa itself was cancelling jobs at its end: its user wanted that, or a failure that ends the run."""
