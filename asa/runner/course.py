@@ -145,8 +145,7 @@ class RunCourse:
             needed_s = walltime_of(self.waves(job.planned.stages, job.planned.widths))
             hold_until = start_s + min(job.planned.spare_walltime_s, max(job.spec.walltime_s - needed_s, 0.0))
             for name in self.left_of(job):
-                view = self.stages[name]
-                self.stages.put(name, replace(view, phase=Phase.ALLOCATED, hold_until_s=hold_until, limit_s=limit_s))
+                self.stages.change(name, phase=Phase.ALLOCATED, hold_until_s=hold_until, limit_s=limit_s)
 
     def began(self, job: Job, at_s: float) -> Iterator[Record]:
         """Record that a job began its first stage."""
@@ -157,7 +156,7 @@ class RunCourse:
         if is_alone and job.status.steps:  # a single stage begins with its first step
             at_s = job.status.steps[0].start_s
         began_s = self.stages.in_order(first, at_s)
-        self.stages.put(first, replace(self.stages[first], started_s=began_s))
+        self.stages.change(first, started_s=began_s)
         if is_alone:  # of several stages, each begin is reported when the stage completes
             yield StageStarted(time_s=began_s, run=self.name, stages=(first,), job_id=job.status.job_id)
 
@@ -167,7 +166,7 @@ class RunCourse:
         if view.started_s is not None and view.ended_s is not None:  # times from before a requeue stay
             start_s, end_s = view.started_s, view.ended_s
         start_s, end_s = self.stages.note_times(name, start_s, end_s)
-        self.stages.put(name, replace(self.stages[name], phase=Phase.DONE, hold_until_s=None))
+        self.stages.change(name, phase=Phase.DONE, hold_until_s=None)
         yield StageStarted(time_s=start_s, run=self.name, stages=stages, job_id=job_id)
         yield StageEnded(time_s=end_s, run=self.name, stages=stages, job_id=job_id)
 
@@ -189,7 +188,7 @@ class RunCourse:
             _, end = self.stages.note_times(
                 slot.stage, began_s if known is None else known, end_s if ended_s is None else ended_s
             )
-            self.stages.put(slot.stage, replace(self.stages[slot.stage], phase=Phase.DONE))
+            self.stages.change(slot.stage, phase=Phase.DONE)
             yield StageEnded(time_s=end, run=self.name, stages=(slot.stage,), job_id=job.status.job_id)
         yield from self.end_if_settled(end_s)
 
@@ -231,7 +230,7 @@ class RunCourse:
         """Record that stages failed for good; others continue, unless the run is to end with the first failure."""
         self.ending.failures.append(reason)
         for name in stages:
-            self.stages.put(name, replace(self.stages[name], phase=Phase.FAILED, hold_until_s=None, reason=reason))
+            self.stages.change(name, phase=Phase.FAILED, hold_until_s=None, reason=reason)
         if self.ending.fail_fast and self.outcome is None:
             yield self.end("failed", reason, at_s)
         else:

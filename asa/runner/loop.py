@@ -31,7 +31,7 @@ from asa.runner.requests import (
     DropRequest,
     ExtendRequest,
 )
-from asa.runner.specs import ask_of, spec_of
+from asa.runner.specs import Asks, spec_of
 from asa.runner.state import RunState
 from asa.runner.submission import (
     can_submit,
@@ -301,9 +301,10 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
             raise InputError(
                 "this strategy needs a bank", where=f"run {state.name!r}", hint="Give Run(bank=WaitBank())."
             )
+        asks = Asks(state)
         forecast = LearnedForecast(
             bank,
-            lambda stages: queued(ask_of(state, stages), capabilities, backend.now(), bank.user),
+            lambda stages: queued(asks.of(stages), capabilities, backend.now(), bank.user),
             at_once=lambda stages: all(state.workflow.stages[name].local for name in stages),
             own_partition=capabilities.partition,
             known_as=lambda job_id: state.jobs[job_id].known_as if job_id in state.jobs else None,

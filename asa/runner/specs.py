@@ -123,6 +123,26 @@ def ask_of(state: RunState, names: Sequence[str], widths: Sequence[int] = ()) ->
     )
 
 
+class Asks:
+    """Requests of a run's jobs, each made once for as long as its stages and their shapes stay the same.
+
+    A strategy may ask for the wait of every stage after each event.
+    """
+
+    def __init__(self, state: RunState) -> None:
+        self._state = state
+        self._known: dict[tuple[str, ...], tuple[tuple[object, ...], int, JobSpec]] = {}
+
+    def of(self, names: tuple[str, ...]) -> JobSpec:
+        """Return `ask_of` these stages, in their own widths."""
+        state, known = self._state, self._known.get(names)
+        size = len(state.workflow.stages)
+        behind = (*(state.stages[name].stage for name in names), *map(state.choices.get, names))
+        if known is None or known[1] != size or any(was is not now for was, now in zip(known[0], behind, strict=True)):
+            known = self._known[names] = behind, size, ask_of(state, names)
+        return known[2]
+
+
 def _asked(state: RunState, names: Sequence[str]) -> list[Stage]:
     """Return the stages of a job; a stage that is alone in it gets the request of one of its jobs."""
     stages = [state.stages[name].stage for name in names]

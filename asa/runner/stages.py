@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
+from typing import Any
 
+from asa.core.values import changed
 from asa.strategies.base import Phase, StageView
 from asa.workflow import Stage, Workflow
 
@@ -174,6 +175,10 @@ class Stages(Mapping[str, StageView]):
         while to_tell:
             to_tell += [follower for follower in tuple(self._after[to_tell.pop()]) if self._decide(follower)]
 
+    def change(self, name: str, **changes: Any) -> None:
+        """Change fields of a stage's view, as `put` does with a whole one."""
+        self.put(name, changed(self._views[name], **changes))
+
     def settle_anew(self) -> None:
         """Decide again, after stages were resumed, which stages will not run, and which are conditional."""
         for name in self._order:
@@ -182,7 +187,8 @@ class Stages(Mapping[str, StageView]):
                 depends = bool(view.stage.when != "success" and self._before[name]) or self._waits_for_more(name)
                 depends |= any(self._views[earlier].phase is Phase.CONDITIONAL for earlier in self._before[name])
                 phase = Phase.CONDITIONAL if depends else Phase.WAITING
-                self._put(name, replace(view, phase=phase, reason=""))
+                if view.phase is not phase or view.reason:
+                    self._put(name, changed(view, phase=phase, reason=""))
         self._count_early(self._may_be_early)
         for name in self._order:
             self._decide(name)
@@ -237,18 +243,18 @@ class Stages(Mapping[str, StageView]):
         if view.stage.when in {"success", "any"} or not self._before[name]:
             if n_out and (n_bad or not n_open):  # an open predecessor may yet fail, which matters to clean-up stages
                 phase = Phase.BLOCKED if n_bad else Phase.SKIPPED
-                return self._put(name, replace(view, phase=phase, reason=self._why(name)))
+                return self._put(name, changed(view, phase=phase, reason=self._why(name)))
             takes_turn = not n_conditional and not n_out and not self._waits_for_more(name)
         elif n_open:
             return False
         elif view.stage.when == "failed" and not n_bad:
-            return self._put(name, replace(view, phase=Phase.SKIPPED, reason="no stage that it depends on failed"))
+            return self._put(name, changed(view, phase=Phase.SKIPPED, reason="no stage that it depends on failed"))
         else:
             takes_turn = True
         if takes_turn and view.phase is Phase.CONDITIONAL:
             if name in self._may_be_early:
                 view = self._freed(view)
-            return self._put(name, replace(view, phase=Phase.WAITING, reason=""))
+            return self._put(name, changed(view, phase=Phase.WAITING, reason=""))
         return False
 
     # ------------------------------------------------------------------ stages that may begin before others end
@@ -300,7 +306,7 @@ class Stages(Mapping[str, StageView]):
                 self._after[before].remove(stage.name)
         self._before[stage.name] = tuple(follows)
         self._counts[stage.name] = self._counted_early(freed := stage.following(follows))
-        return replace(view, stage=freed)
+        return changed(view, stage=freed)
 
     def _kinds_of(self, name: str, before: str) -> range:
         """Return which counts a predecessor affects: only the open ones, if it merely has to end."""
@@ -381,7 +387,7 @@ class Stages(Mapping[str, StageView]):
         view = self._views[name]
         # the stage may have begun before a requeue
         asked_s = view.submit_s if view.submit_s is None else min(view.submit_s, start_s)
-        self.put(name, replace(view, started_s=start_s, ended_s=known_end_s, submit_s=asked_s))
+        self.change(name, started_s=start_s, ended_s=known_end_s, submit_s=asked_s)
         return start_s, start_s if known_end_s is None else known_end_s
 
     def _nearest(self, name: str, neighbours: Mapping[str, Sequence[str]]) -> Iterator[tuple[float, float | None]]:

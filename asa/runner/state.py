@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from asa.backend import JobState, JobStatus
 from asa.exactly_once import DUPLICATE
@@ -147,8 +147,7 @@ class RunState(RunCourse):
                 yield RunStarted(time_s=at_s, run=self.name)
             case Shaped(stage=name, choice=choice):
                 self.choices[name] = choice
-                view = self.stages[name]
-                self.stages.put(name, replace(view, stage=view.stage.shaped(choice.shape)))
+                self.stages.change(name, stage=self.stages[name].stage.shaped(choice.shape))
             case Intended():
                 self.jobs.intended(entry)
                 self.host.awaited(entry, self.stages)
@@ -272,8 +271,8 @@ class RunState(RunCourse):
         for name in planned.stages if is_to_lead else ():
             if self.stages[name].phase.is_settled:
                 continue
-            queued = replace(
-                self.stages[name],
+            self.stages.change(
+                name,
                 phase=Phase.QUEUED,
                 job_id=status.job_id,
                 submit_s=status.submit_s,
@@ -281,7 +280,6 @@ class RunState(RunCourse):
                 predicted_wait_s=predicted,
                 cores=widths.get(name, 0),
             )
-            self.stages.put(name, queued)
         return Submitted(
             time_s=status.submit_s,
             run=self.name,
@@ -331,7 +329,7 @@ class RunState(RunCourse):
                 fresh = StageView(stage, resubmissions=again)
                 if name not in once_more:
                     left = self.units.of_stage(stage).left_to_run(self, stage)
-                    fresh = replace(fresh, stage=left).with_past(view)
+                    fresh = StageView(left, resubmissions=again).with_past(view)
                 view = fresh  # noqa: PLW2901
             taken_up.put(name, view)
         taken_up.settle_anew()
@@ -429,15 +427,14 @@ class RunState(RunCourse):
             for name in self.left_of(job):
                 view = self.stages[name]
                 has_ended = view.ended_s is not None
-                queued = replace(
-                    view,
+                self.stages.change(
+                    name,
                     phase=Phase.QUEUED,
                     started_s=view.started_s if has_ended else None,
                     hold_until_s=None,
                     limit_s=None,
                     submit_s=view.submit_s if has_ended else job.status.submit_s,
                 )
-                self.stages.put(name, queued)
 
     def _observed(self, job: Job, observation: WaitObservation) -> Observed:
         status = job.status

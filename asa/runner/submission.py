@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from asa.backend import REFUSAL, JobSpec, JobState, site_word_s
 from asa.core import safe
+from asa.core.values import changed
 from asa.errors import (
     NOT_ACCEPTED,
     BackendError,
@@ -120,7 +121,7 @@ def shape(active: Active, planned: PlannedJob, choices: Mapping[str, Choice]) ->
 def submit(active: Active, planned: PlannedJob) -> None:
     """Submit a job; its intent is recorded before, the result after."""
     # nodes that were bad when the job became due may be usable by now
-    late = replace(planned, submit_s=max(planned.submit_s, active.backend.now())) if planned.has_payload else planned
+    late = changed(planned, submit_s=max(planned.submit_s, active.backend.now())) if planned.has_payload else planned
     spec, attempt = spec_of(active.state, late), active.attempts.at(planned)
     # earlier jobs of the same stages must not run, such as one that was requeued by hand
     if not (are_over := active.end_all(spec.supersedes)):

@@ -112,9 +112,12 @@ def times_of(state: RunState, plan: Iterable[PlannedJob]) -> list[float]:
     free = _free_for_host(state, plan)
     undecided = _undecided(state, free)
     for job in plan:
-        time_s = max(job.submit_s, earliest_s(state, job))
+        behind = before(state, job.stages)
+        is_unknown = any(map(state.has_unknown_end, behind))
+        is_late = is_unknown and not job.is_addition
+        time_s = math.inf if is_late else max(job.submit_s, _when_known_s(state, job))
         if job.has_payload and job.keep is Keep.DEPENDENCY:  # else it may be submitted before its predecessors
-            time_s = max(time_s, _last_s(asked_s, before(state, job.stages)))
+            time_s = max(time_s, _last_s(asked_s, behind))
         if state.host.may_add and job.has_payload and not state.host.unclaimed.keys().isdisjoint(job.stages):
             later = (name in undecided or _is_to_be_claimed_first(state, name) for name in job.stages)
             if free <= 0 or any(later):
@@ -128,14 +131,14 @@ def times_of(state: RunState, plan: Iterable[PlannedJob]) -> list[float]:
             if idle:
                 left = _idle_left_behind_local(state) if left is None else left
                 fits = idle <= left
-            if not fits or _follows_unknown_end(state, job.stages) or not not_yet.isdisjoint(before(state, job.stages)):
+            if not fits or is_unknown or not not_yet.isdisjoint(behind):
                 not_yet.update(job.stages)
                 time_s = math.inf
             elif left is not None:
                 left -= idle
             # what follows a local stage depends on the jobs before it
             is_local = state.stages[job.stages[0]].stage.local
-            asked_s |= dict.fromkeys(job.stages, _last_s(asked_s, before(state, job.stages)) if is_local else time_s)
+            asked_s |= dict.fromkeys(job.stages, _last_s(asked_s, behind) if is_local else time_s)
         times.append(time_s)
     return times
 
@@ -188,21 +191,20 @@ def before(state: RunState, stages: Sequence[str]) -> list[str]:
     return [name for stage in stages for name in state.stages[stage].stage.after if name not in inside]
 
 
-def _follows_unknown_end(state: RunState, stages: Sequence[str]) -> bool:
-    """Whether the given stages follow a stage whose last job is not known yet."""
-    return any(state.has_unknown_end(name) for name in before(state, stages))
-
-
 def earliest_s(state: RunState, planned: PlannedJob) -> float:
     """Return the earliest time to submit a planned job; infinity while that depends on other jobs.
 
     A local job is submitted when the stages before it have ended. A failed job is submitted again after a pause; jobs
     that depend on it are not submitted before that.
     """
+    is_unknown = not planned.is_addition and any(map(state.has_unknown_end, before(state, planned.stages)))
+    return math.inf if is_unknown else _when_known_s(state, planned)
+
+
+def _when_known_s(state: RunState, planned: PlannedJob) -> float:
+    """Return the same of a job none of whose stages follows a stage whose last job is still unknown."""
     if planned.is_addition:
         return -math.inf
-    if _follows_unknown_end(state, planned.stages):
-        return math.inf
     if all(state.stages[name].stage.local for name in planned.stages) and any(
         not state.stages[before].phase.is_settled
         for name in planned.stages

@@ -84,7 +84,7 @@ class ForecastKind(StrEnum):
     """The future itself, which only a simulator knows."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, see `changed`
 class StageView:
     """The state of one stage.
 
@@ -499,7 +499,7 @@ class Choice:
     weighed: tuple[Weighed, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, see `changed`
 class PlannedJob:
     """A job to submit, or more cores for a submitted one.
 

@@ -146,7 +146,7 @@ def _cancel(fault: Fault, operator: Operator) -> None:
 
 
 def cancel_run(operator: Operator) -> None:
-    """Cancel the run as its user does, and note when that began and ended: payloads that end meanwhile may be killed."""
+    """Cancel the run as its user does, and note the time that takes: payloads that end in it may be killed."""
     operator.note("fired", "asa cancel")
     operator.command("cancel", str(operator.run), "--yes")
     operator.note("mended", "asa cancel")

@@ -241,7 +241,7 @@ class Units:
 def set_running(run: RunCourse, job: Job) -> None:
     """Record that the unsettled stages of a job run."""
     for name in run.left_of(job):
-        run.stages.put(name, replace(run.stages[name], phase=Phase.RUNNING))
+        run.stages.change(name, phase=Phase.RUNNING)
 
 
 def cut_short(run: RunCourse, job: Job, left: Sequence[str], end_s: float) -> Iterator[Record]:
