@@ -209,6 +209,7 @@ class Panel:
     names: Sequence[str] = ()  # names of the positions 0, 1, 2, ... on the lower axis
     x_limits: tuple[float | None, float | None] = (None, None)
     y_limits: tuple[float | None, float | None] = (None, None)
+    is_log: bool = False  # whether the vertical axis is logarithmic
     level: float | None = None  # positions of a thin horizontal line, and of a vertical one
     upright: float | None = None
     spokes: Sequence[str] = ()
@@ -357,7 +358,7 @@ def _draw(axes: Axes, series: PlottedSeries, look: Look) -> None:
 
 
 def _frame(axes: Axes, panel: Panel) -> None:
-    axes.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
+    axes.set(title=panel.title, xlabel=panel.x, ylabel=panel.y, yscale="log" if panel.is_log else "linear")
     if any(limit is not None for limit in panel.x_limits):
         axes.set_xlim(*panel.x_limits)
     if any(limit is not None for limit in panel.y_limits):

@@ -275,6 +275,93 @@ def bench(
         print_timings(timings, of.name)
 
 
+@app.command()
+def scaling(
+    theta: _ThetaOption = None,
+    *,
+    workload: _WorkloadOption = None,
+    windows: Annotated[str, typer.Option(help="Sizes of the window.", metavar="N,N")] = "5,10,15,20,25,30,35,40,50",
+    exhaustive_to: Annotated[
+        int,
+        typer.Option(help="The largest window of which every selection is tried. 30 takes seconds.", min=1, max=36),
+    ] = 25,
+    jobs: _JobsOption = 1000,
+    paper_rate: _PaperRateOption = False,
+    theta_buffer_tb: _BufferOption = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw Figure 2 into this file.", metavar="FILE")] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Time solutions by the size of the window: by trying every selection, by the exact search, and genetically.
+
+    Exit codes: 0 done, 2 the input cannot be used.
+    """
+    from asa.studies.present import print_json
+
+    from .scaling import time_by_size
+
+    sizes = sizes_in(windows, _MAX_WINDOW, "--windows", "size of a window, which is a number", "10,20,50")
+    if plot is not None:
+        from asa.core.drawing import check_figure_path
+
+        check_figure_path(plot)
+    of = _one_workload(workload, theta, theta_buffer_tb, at_paper_rate=paper_rate)
+    times = time_by_size(of, sizes, jobs, exhaustive_to)
+    if not times:
+        raise InputError("so few jobs fill no window", where="--jobs", hint="Give more of them.")
+    if output is Output.JSON:
+        print_json([asdict(point) for point in times])
+    else:
+        from .printing import print_times
+
+        print_times(times, of.name)
+    if plot is not None:
+        from .pictures import draw_times
+
+        draw_times(times, plot)
+        sys.stderr.write(f"Figure written to {plot}\n")
+
+
+@app.command()
+def requests(
+    theta: _ThetaOption = None,
+    *,
+    workloads: Annotated[
+        str | None, typer.Option(help="Some of cori-original, cori-s1 to cori-s4, ... [default: all]", metavar="W,W")
+    ] = None,
+    paper_rate: _PaperRateOption = False,
+    days: Annotated[
+        int | None,
+        typer.Option(help="How long workloads are. [default: 60 on Cori, all of the log]", min=31, max=3650),
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw Figure 5 into this folder.", metavar="DIR")] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Count the workloads' requests for burst buffer, by their size.
+
+    Exit codes: 0 done, 2 the input cannot be used.
+    """
+    from asa.studies.present import print_json
+
+    from .asked import asked_buffer
+
+    names = [name for name in _workload_names(workloads, theta) if workloads or name[-2:] not in ("s5", "s6", "s7")]
+    if plot is not None:
+        make_figure_folder(plot)
+    made = _Making(theta, days, at_paper_rate=paper_rate).load(names)
+    _say_whose(made.values())
+    found = [asked_buffer(workload) for workload in made.values()]
+    if output is Output.JSON:
+        print_json([asdict(of) for of in found])
+    else:
+        from .printing import print_asked
+
+        print_asked(found)
+    if plot is not None:
+        from .pictures import draw_asked
+
+        sys.stderr.write(f"Figures written to {plot}: {', '.join(draw_asked(found, plot))}\n")
+
+
 # ---------------------------------------------------------------------- parameters
 
 
@@ -357,13 +444,16 @@ def _no_windows() -> InputError:
     return InputError("nothing is to be decided among so few jobs", where="--jobs", hint="Give more of them.")
 
 
-def _one_workload(name: str | None, theta: Path | None, buffer_tb: int | None) -> Workload:
+def _one_workload(
+    name: str | None, theta: Path | None, buffer_tb: int | None, *, at_paper_rate: bool = False
+) -> Workload:
     _refuse_buffer_of_none(buffer_tb, theta)
     text = ("cori-s4" if theta is None else "theta-s4") if name is None else name
     first, *others = _workload_names(text, theta, "--workload")
     if others:
         raise InputError("there can be one workload only", where=f"--workload {text}", hint=f"Name {first}, say.")
-    made = _Making(theta, buffers_tb={"theta": buffer_tb}).load([first])[first]
+    how = _Making(theta, buffers_tb={"theta": buffer_tb}, at_paper_rate=at_paper_rate)
+    made = how.load([first])[first]
     _say_whose([made])
     return made
 

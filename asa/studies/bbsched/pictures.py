@@ -9,8 +9,10 @@ from typing import Final, get_args
 
 from asa.studies.present import Figure, Look, Measure, Panel, PlottedSeries, draw, number, side_by_side
 
+from .asked import BIN_TB, AskedBuffer
 from .comparison import ComparedOutcome
 from .distance import Distance
+from .scaling import LIMIT_S, SolutionTime
 from .tables import (
     MEASURES,
     SSD_MEASURES,
@@ -38,6 +40,7 @@ STYLES: Final = {
     "bin-packing": Look("#e69f00"),
     "bbsched": Look("#d55e00", width=2.4, is_filled=True),
 }
+_SOLVER_MARKERS: Final = {"exhaustive": "o", "exact": "s", "genetic": "^"}
 
 
 def draw_all(outcomes: Sequence[ComparedOutcome], folder: Path) -> list[str]:
@@ -86,7 +89,7 @@ def _bars(grid: Grid, measure: Measure) -> Figure:
         bars = {method: [float(values(some, measure.name).mean()) * scale] for method, some in methods.items()}
         panels.append(Panel(side_by_side(bars), name, y=f"{measure.words}{unit and f' ({unit})'}", names=[""]))
     columns = min(4, len(grid))
-    return Figure(panels, (max(3 * columns, 6), 2.6 * -(-len(grid) // columns) + 0.6), columns, looks=STYLES)
+    return Figure(panels, (max(3 * columns, 12), 2.6 * -(-len(grid) // columns) + 0.6), columns, looks=STYLES)
 
 
 def _breakdowns(name: str, methods: Mapping[str, Sequence[ComparedOutcome]]) -> Figure:
@@ -121,6 +124,51 @@ def draw_curve(curve: Sequence[Distance], path: Path) -> None:
     ]  # fmt: skip
     looks = {name: Look(marker=marker) for name, marker in zip(lines, "os^D", strict=False)}
     draw(Figure(panels, (10, 4), looks=looks), path)
+
+
+def draw_times(times: Sequence[SolutionTime], path: Path) -> None:
+    """Draw the time of a solution by the size of the window, a line for each solver (Fig. 2)."""
+    series: list[PlottedSeries] = []
+    looks: dict[str, Look] = {}
+    for (name, marker), colour in zip(_SOLVER_MARKERS.items(), ("#0072b2", "#d55e00", "#009e73"), strict=True):
+        points = [point for point in times if point.solver == name]
+        measured = sum(point.windows > 0 for point in points)  # the smaller windows
+        for line, part in ((name, points[:measured]), (f"{name}, extrapolated", points[max(measured - 1, 0) :])):
+            series.append(PlottedSeries(line, [at.seconds for at in part], [at.window for at in part]))
+        looks |= {name: Look(colour, "-", marker=marker), f"{name}, extrapolated": Look(colour, ":")}
+    lines = [line for line in series if len(line.ys) > 1 or line.name in _SOLVER_MARKERS]
+    title = f"a scheduler has to respond within {LIMIT_S:g} s (dashed)"
+    panel = Panel(lines, title, "jobs in the window", "s for a solution", is_log=True, level=LIMIT_S)
+    draw(Figure([panel], (7, 4.5), looks=looks), path)
+
+
+def draw_asked(requests: Sequence[AskedBuffer], folder: Path) -> list[str]:
+    """Draw histograms of requests for each machine into a folder (Fig. 5); return their names."""
+    names = []
+    for machine in dict.fromkeys(of.workload.split("-")[0] for of in requests):
+        mine = [of for of in requests if of.workload.startswith(machine)]
+        longest = max(len(of.counts) for of in mine)
+        edges = [BIN_TB * place for place in range(longest + 1)]
+        panels = [
+            Panel(
+                [PlottedSeries("_", of.counts, [edge + BIN_TB / 2 for edge in edges[: len(of.counts)]], kind="bar",
+                               width=0.9 * BIN_TB)],
+                f"{of.workload} ({of.total_tb / 1000:,.1f} PB)",
+                "request (TB)",
+                "jobs",
+                x_limits=(0, edges[-1]),
+                y_limits=(0.8, None),
+                is_log=True,
+            )
+            for of in mine
+        ]  # fmt: skip
+        names.append(f"figure-5-{machine}.png")
+        columns = min(3, len(panels))
+        draw(
+            Figure(panels, (3.4 * columns, 2.9 * -(-len(panels) // columns)), columns, share_y="all"),
+            folder / names[-1],
+        )
+    return names
 
 
 def _axis(methods: Mapping[str, Sequence[ComparedOutcome]], measure: Measure) -> str:

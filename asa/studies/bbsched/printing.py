@@ -12,9 +12,11 @@ from asa.core.console import Console
 from asa.core.intervals import Interval, mean_interval
 from asa.studies.present import Measure, Row, Table, console, number, plus_minus
 
+from .asked import BIN_TB, AskedBuffer
 from .comparison import ComparedOutcome
 from .distance import Distance
 from .paper import BEST, BUFFERS_TB, CHANGES, FIGURES, PART_CHANGES, WHY_BUFFERS
+from .scaling import LIMIT_S, SolutionTime
 from .tables import (
     BASELINE,
     MEASURES,
@@ -290,6 +292,40 @@ def print_timings(timings: Sequence[Timing], name: str) -> None:
         "what may be the median / p99. P is 20; with G=500 the authors' code, ported, takes 45 ms.",
         style="dim",
     )
+
+
+def print_times(times: Sequence[SolutionTime], name: str) -> None:
+    """Print the time of a solution by the size of the window (Fig. 2)."""
+    solvers = dict.fromkeys(point.solver for point in times)
+    by_key = {(point.window, point.solver): point for point in times}
+    rows = []
+    for size in sorted({point.window for point in times}):
+        points = [by_key.get((size, solver)) for solver in solvers]
+        cells = ("-" if at is None else f"{'' if at.windows else '~'}{1e3 * at.seconds:,.3g}" for at in points)
+        exact = by_key.get((size, "exact"))
+        rows.append((str(size), *cells, "-" if exact is None else f"{100 * exact.exact:.0f} %"))
+    out = console()
+    title = f"{name}: ms that a solution takes on average, by the size of the window"
+    _put(out, title, [*solvers, "exact: proved"], rows)
+    out.print(
+        f"Windows of the workload's first jobs, on the empty machine. ~ not measured: twice as long for each job more. "
+        f"In the paper a scheduler has to respond within {LIMIT_S / 2:g} to {LIMIT_S:g} s.",
+        style="dim",
+    )
+
+
+def print_asked(requests: Sequence[AskedBuffer]) -> None:
+    """Print histograms of the requests for burst buffer, a table for each machine (Fig. 5)."""
+    out = console()
+    for machine in dict.fromkeys(of.workload.split("-")[0] for of in requests):
+        mine = [of for of in requests if of.workload.startswith(machine)]
+        rows: list[Row | Sequence[str]] = [("all jobs", *(f"{of.jobs:,}" for of in mine))]
+        for place in range(max(len(of.counts) for of in mine)):
+            counts = [of.counts[place] if place < len(of.counts) else 0 for of in mine]
+            if any(counts):
+                rows.append((f"{BIN_TB * place}-{BIN_TB * (place + 1)} TB", *(f"{count:,}" for count in counts)))
+        rows.append(Row(["in all, PB", *(f"{of.total_tb / 1000:,.1f}" for of in mine)], "bold"))
+        _put(out, f"{machine.capitalize()}: jobs by their request", [of.workload.split("-")[1] for of in mine], rows)
 
 
 def _put(

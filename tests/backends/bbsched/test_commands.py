@@ -292,9 +292,45 @@ def test_decisions_are_timed_beside_their_limits(log):
     assert "5 / 50" in printed
 
 
+def test_times_by_size_are_printed_and_drawn(log, tmp_path):
+    """Beyond the largest window that is tried, the exhaustive search takes twice as long for each job."""
+    arguments = ("scaling", "--theta", log, "--windows", "4,8,10,13", "--exhaustive-to", 8, "--jobs", 60)
+    told = json.loads(bbsched(*arguments, "--output", "json", "--plot", tmp_path / "two.png").stdout)
+    assert (tmp_path / "two.png").stat().st_size > 10_000
+    by_key = {(one["solver"], one["window"]): one for one in told}
+    assert set(by_key) == {(solver, size) for solver in ("exhaustive", "exact", "genetic") for size in (4, 8, 10, 13)}
+    assert [by_key["exact", size]["windows"] for size in (4, 8, 10, 13)] == [15, 7, 6, 4]
+    tried = [by_key["exhaustive", size] for size in (4, 8, 10, 13)]
+    assert [one["windows"] > 0 for one in tried] == [True, True, False, False]
+    assert tried[3]["seconds"] == pytest.approx(8 * tried[2]["seconds"]) == pytest.approx(32 * tried[1]["seconds"])
+    printed = bbsched(*arguments, columns=80).stdout
+    assert max(map(len, printed.splitlines())) <= 80
+    assert sum(line.split()[1].startswith("~") for line in printed.splitlines() if line[:2] in ("10", "13")) == 2
+
+
+def test_requests_are_counted_and_drawn(log, tmp_path):
+    arguments = ("requests", "--theta", log, "--workloads", "theta-original,theta-s4")
+    told = json.loads(bbsched(*arguments, "--output", "json", "--plot", tmp_path / "new").stdout)
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["figure-5-theta.png"]
+    assert (tmp_path / "new" / "figure-5-theta.png").stat().st_size > 10_000
+    original, s4 = told
+    assert (original["jobs"], original["asking"]) == (120, 21)
+    assert (s4["jobs"], s4["asking"]) == (120, 90)
+    for one in told:
+        assert sum(one["counts"]) == one["asking"]
+        assert sum(10 * place * count for place, count in enumerate(one["counts"])) < one["total_tb"]
+        assert one["total_tb"] <= sum(10 * (place + 1) * count for place, count in enumerate(one["counts"]))
+    assert s4["counts"][:2] == [0, 0]
+    printed = bbsched(*arguments).stdout
+    assert re.search(r"in all, PB +[\d.,]+ +[\d.,]+\n", printed)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["scaling", "--windows", "50", "--jobs", "20"], "so few jobs fill no window"),
+        (["scaling", "--plot", "two.docx"], "'.docx' is no kind of figure"),
+        (["requests", "--workloads", "theta-s4"], "Name it with --theta LOG"),
         (["gd", "--workload", "theta-s4"], "--workload theta-s4"),
         (["gd", "--workload", "cori-s4,cori-s3"], "there can be one workload only"),
         (["bench", "--workload", "cori"], "'cori' is unknown"),
