@@ -60,9 +60,8 @@ LOOK = {
 NO_FILE = {
     "init", "list", "schema", "bank export", "bank forget", "workload check", "workload calibrate", "workload generate",
     "experiment strategies", "experiment shapes", "experiment bags", "experiment legs", "experiment adoption",
-    "campaign paper", "campaign schedulers", "ccs bench", "bbsched compare", "bbsched gd", "bbsched bench", "bbsched scaling",
-    "bbsched requests", "dmr study",
-    "dras train", "dras orders", "dras ablation",
+    "campaign paper", "campaign schedulers", "ccs bench", "bbsched compare", "bbsched gd", "bbsched bench",
+    "bbsched scaling", "bbsched requests", "dmr study", "dras train", "dras orders", "dras ablation",
 }  # fmt: skip
 """They read nothing but what asa itself kept, and logs of jobs, which the others try."""
 ACTS = {
