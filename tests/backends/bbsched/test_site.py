@@ -7,7 +7,8 @@ import pytest
 from asa.backends.bbsched.queue import bbsched
 from asa.backends.bbsched.site import BBSchedSite
 from asa.backends.simulated import SimulatedSite
-from asa.backends.simulated.swf import write_swf
+from asa.backends.simulated.simulate import schedule
+from asa.backends.simulated.swf import read_swf, write_swf
 from asa.backends.simulated.table import NEVER, JobTable
 from forked import asa
 
@@ -93,6 +94,19 @@ def test_a_workflow_s_stage_asks_for_it(quiet):
     starts = {record.stages: record.time_s for record in result.records if isinstance(record, StageStarted)}
     assert starts["load",] < begin + 60
     assert starts["crunch",] >= begin + 800
+
+
+def test_whoever_used_less_is_first_where_the_base_scheduler_shares_fairly(tmp_path):
+    """One user fills the machine twice; another's job, submitted in between, goes before the second of these."""
+    submit, hour = np.array([0, 10, 20]), np.full(3, 3600)
+    path = tmp_path / "two.swf"
+    write_swf(path, JobTable(submit, hour, hour, np.full(3, CORES)), cores=CORES, users=[1, 1, 2])
+    log = read_swf(path)
+    starts = {
+        order: schedule(log, "bbsched", {"order": order, "share": "0", "window": "1"}).start.tolist()
+        for order in ("fcfs", "multifactor:age=0")
+    }
+    assert starts == {"fcfs": [0, 3600, 7200], "multifactor:age=0": [0, 7200, 3600]}
 
 
 def test_the_background_asks_in_proportion_to_its_width():
