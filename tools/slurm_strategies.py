@@ -35,12 +35,12 @@ from slurm_testbed import OLDEST, RELEASES, Testbed, missing
 
 import asa
 from asa.backend import Backend
-from asa.cli.pooled import POOL
 from asa.core.plugins import names
 from asa.metrics import measure
 from asa.runner import RunFolder, RunPlan, drive
 from asa.strategies import load_strategy
 from asa.strategies.base import ForecastKind
+from asa.strategies.on_pool import POOL
 from asa.studies.compare.study import CompareRun
 from asa.studies.compare.table import render
 from asa.workflow import Stage, Workflow

@@ -57,8 +57,8 @@ def chosen_way(wanted: Way | None, plan: RunPlan) -> Way:
 
     Raises `InputError`: the requested keeper, or every keeper, is unavailable; the message says why.
     """
-    from asa.cli.pooled import POOL
     from asa.keepers import possible
+    from asa.strategies.on_pool import POOL
 
     if plan.strategy == POOL:
         hint = "Take another strategy, or leave --detach out."

@@ -197,8 +197,8 @@ def _say(text: str) -> None:
 
 
 def _say_why(folder: RunFolder, why: str) -> None:
-    from asa.cli.pooled import POOL
     from asa.cli.runs import command
+    from asa.strategies.on_pool import POOL
 
     folder.log_left(why, command("resume", folder))
     happens = "Submitted jobs go on; nothing more is submitted"

@@ -1,39 +1,16 @@
-"""The strategy ``pool``: runs a workflow's stages as tasks in one pool of allocations."""
+"""Where the strategy ``pool`` runs a workflow: in a pool of a site's allocations."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from asa.errors import InputError
-from asa.strategies.base import Forecast, Plan, RunView
-from asa.strategies.chained import Chained
+from asa.strategies.on_pool import POOL
 
 if TYPE_CHECKING:
     from asa.backend import Facility
     from asa.sites import OpenedSite
     from asa.workflow import Workflow
-
-POOL = "pool"
-
-
-class OnPool(Chained):
-    """Run stages as tasks on shared allocations, which the pool requests ahead of time by what the graph needs."""
-
-    def plan(self, view: RunView, forecast: Forecast) -> Plan:
-        """Submit all stages at once, in topological order.
-
-        Raises
-        ------
-        InputError
-            The site is no pool.
-        """
-        from asa.pool.stages import POOLED
-
-        if not view.capabilities.system.endswith(POOLED):
-            raise InputError(
-                "runs on a pool of real allocations", where=f"strategy {POOL!r}", hint="Use it with: asa run."
-            )
-        return super().plan(view, forecast)
 
 
 def workflow_for(strategy: str, workflow: Workflow) -> Workflow:

@@ -183,7 +183,7 @@ class RunStanding:
     @property
     def detached(self) -> str:
         """Describe the state of a run that no client drives."""
-        from asa.cli.pooled import POOL
+        from asa.strategies.on_pool import POOL
 
         goes_on = ", its jobs go on" if self.has_jobs else ""
         if self.refusal:

@@ -46,10 +46,10 @@ def tick(
     """
     from asa.cli.driving import reopen
     from asa.cli.live import Lines, Silent
-    from asa.cli.pooled import POOL
     from asa.estimators import readiness
     from asa.runner.local_stages import with_local_stages
     from asa.runner.look import look
+    from asa.strategies.on_pool import POOL
 
     folder = _opened(runs, run, kept, is_keeper=keeper > 0)
     if keeper:

@@ -66,7 +66,7 @@ def _by_tasks(scheduler: Scheduler, unknown_s: float, cores_of: Callable[[Needs]
         needs = needed if task in scheduler.unrunnable else _NONE
         kind = TaskKind(cores_of(needed), max(durations[prefix.name] - ran_s, 0.0))
         by_depth.setdefault((depths[task], needs), []).append(kind)
-    return _joined((depth, kind._replace(needs=needs)) for (depth, needs), alike in by_depth.items() for kind in alike)
+    return joined((depth, kind._replace(needs=needs)) for (depth, needs), alike in by_depth.items() for kind in alike)
 
 
 def _by_groups(scheduler: Scheduler, unknown_s: float, cores_of: Callable[[Needs], int]) -> list[TaskKind]:
@@ -82,7 +82,7 @@ def _by_groups(scheduler: Scheduler, unknown_s: float, cores_of: Callable[[Needs
         if (tasks := _unfinished(group) - needing.total()) > 0:
             kinds.append((depth, TaskKind(tasks * cores_of(needed[group.name]), task_s)))
         kinds += [(depth, TaskKind(tasks * cores_of(needs), task_s, needs)) for needs, tasks in needing.items()]
-    return _joined(kinds)
+    return joined(kinds)
 
 
 def longest_task_s(scheduler: Scheduler) -> float:
@@ -147,7 +147,7 @@ def _depth(group: TaskGroup, groups: set[TaskGroup], depths: dict[TaskGroup, int
     return depths[group]
 
 
-def _joined(kinds: Iterable[tuple[int, TaskKind]]) -> list[TaskKind]:
+def joined(kinds: Iterable[tuple[int, TaskKind]]) -> list[TaskKind]:
     """Join kinds with the same depth and needs, keeping the number of tasks and the work."""
     by_depth: dict[tuple[int, Needs], list[TaskKind]] = {}
     for depth, kind in kinds:

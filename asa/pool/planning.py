@@ -32,6 +32,7 @@ _LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)  # quantiles of the waits over which the exp
 _EARLY = 0.1  # quantile for a short wait
 _MAX_DELAYS = 6  # later submission times that are considered, besides now
 _COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+_MARGIN_SHARE, _MARGIN_S = 0.1, 60.0  # of a walltime, and upper bound
 _DOUBT = 4  # factor on the known work, as forecasts of run times may be too short
 
 
@@ -151,6 +152,11 @@ def surplus(now_s: float, views: Sequence[View], cores: int) -> Decision:
             have -= view.shape.cores
             (withdrawn if view.start_s is None else given_back).append(view.id)
     return Decision(withdraw=tuple(withdrawn), give_back=tuple(given_back))
+
+
+def usual_margin_s(shape: AllocationShape) -> float:
+    """Return how many seconds before the end of its walltime an allocation is vacated, if its user says nothing."""
+    return min(shape.walltime_s * _MARGIN_SHARE, _MARGIN_S)
 
 
 def drain_from_s(until_s: float, task_s: float, start_s: float) -> float:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 from urllib.parse import quote
 
@@ -124,42 +125,49 @@ class PoolOfStages:
         limits = site.capabilities
         if (close := getattr(site, "close", None)) is not None:
             close()
-        options = {**self._shape(limits), **self._options}
+        options = {**pool_shape(self._workflow, limits, self._options), **self._options}
         opened = {"backend": self._opened.backend, "settings": dict(self._opened.settings)}
         return StagesBackend(folder, self._workflow, limits, {**opened, **options}, sleep)
 
-    def _shape(self, limits: Capabilities) -> dict[str, Any]:
-        """Return size and walltime of the pool's jobs: at most a node, and long enough for the longest stage."""
-        stages = self._workflow.stages.values()
-        partition = self._options.get("partition") or _only("partition", {stage.partition: stage for stage in stages})
-        terms = {
-            key.name: self._options.get(key.name)
-            or _only(key.name, {getattr(stage, key.field): stage for stage in stages})
-            for key in TERMS
-        }
-        account = terms.pop("account")
-        options = [key.as_option(terms[key.name]) for key in TERMS if terms.get(key.name)]
-        _check_shared(stages)
-        node = min(limits.cores_per_node or limits.max_cores, limits.max_cores)
-        wide = sum(stage.cores_on(node) for stage in stages)
-        cores = max(min(node, wide), 1)
-        longest_s = max(stage.walltime_s for stage in stages)
-        walltime_s = max(longest_s * _SPARE + 60.0, min(self._workflow.critical_path_s, 86400.0))
-        rules = limits.partitions.get(partition or limits.partition)
-        if rules is not None and rules.max_walltime_s is not None:
-            walltime_s = min(walltime_s, rules.max_walltime_s)
-        memory = max(math.ceil(stage.memory_bytes * cores / max(stage.cores_on(node), 1)) for stage in stages)
-        return {
-            "cores": cores,
-            "threads": cores,
-            "walltime": walltime_s,
-            "memory": memory,
-            "gpus": max(stage.gpus for stage in stages),
-            "partition": partition,
-            "account": account,
-            "options": tuple(dict.fromkeys((*options, *(option for stage in stages for option in stage.options)))),
-            "maximum": -(-_widest(self._workflow, node) // cores),
-        }
+
+def pool_shape(
+    workflow: Workflow, limits: Capabilities, given: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Return size and walltime of the pool's jobs: at most a node, and long enough for the longest stage.
+
+    `workflow`: as `as_tasks` returns it.
+    `given`: the partition and the terms of the jobs, where the user gives these.
+    Raises `InputError`: a stage cannot run as tasks of a pool.
+    """
+    stages = workflow.stages.values()
+    partition = given.get("partition") or _only("partition", {stage.partition: stage for stage in stages})
+    terms = {
+        key.name: given.get(key.name) or _only(key.name, {getattr(stage, key.field): stage for stage in stages})
+        for key in TERMS
+    }
+    account = terms.pop("account")
+    options = [key.as_option(terms[key.name]) for key in TERMS if terms.get(key.name)]
+    _check_shared(stages)
+    node = min(limits.cores_per_node or limits.max_cores, limits.max_cores)
+    wide = sum(stage.cores_on(node) for stage in stages)
+    cores = max(min(node, wide), 1)
+    longest_s = max(stage.walltime_s for stage in stages)
+    walltime_s = max(longest_s * _SPARE + 60.0, min(workflow.critical_path_s, 86400.0))
+    rules = limits.partitions.get(partition or limits.partition)
+    if rules is not None and rules.max_walltime_s is not None:
+        walltime_s = min(walltime_s, rules.max_walltime_s)
+    memory = max(math.ceil(stage.memory_bytes * cores / max(stage.cores_on(node), 1)) for stage in stages)
+    return {
+        "cores": cores,
+        "threads": cores,
+        "walltime": walltime_s,
+        "memory": memory,
+        "gpus": max(stage.gpus for stage in stages),
+        "partition": partition,
+        "account": account,
+        "options": tuple(dict.fromkeys((*options, *(option for stage in stages for option in stage.options)))),
+        "maximum": -(-_widest(workflow, node) // cores),
+    }
 
 
 def _only(what: str, stages: Mapping[Any, Stage]) -> Any:

@@ -23,7 +23,7 @@ from .desk import Desk, PoolNews
 from .jobs import WorkerJobs
 from .keeper import KEEPER
 from .leaving import throw_out
-from .planning import decide, surplus
+from .planning import decide, surplus, usual_margin_s
 from .roster import Roster
 from .values import AllocationShape, Decision, PoolRules
 
@@ -35,7 +35,6 @@ logger = logging.getLogger("asa.pool")
 
 _LOOK_S = 1.0  # between two looks at allocations and workers without news
 _BARE_S = 300.0  # a job is cancelled if it runs this long without a worker
-_MARGIN_SHARE, _MARGIN_S = 0.1, 60.0
 
 
 class Supervision:
@@ -169,7 +168,7 @@ class Supervision:
         """Return how many seconds before the end of its walltime an allocation is vacated."""
         if self._margin_s is not None:
             return min(self._margin_s, shape.walltime_s / 2)
-        return min(shape.walltime_s * _MARGIN_SHARE, _MARGIN_S)
+        return usual_margin_s(shape)
 
     # ------------------------------------------------------------------ deciding
 

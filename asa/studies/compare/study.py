@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Unpack, cast
 
 import numpy as np
@@ -22,10 +23,14 @@ from asa.errors import InputError
 from asa.estimators import WaitBank, readiness
 from asa.keys import RESOURCES
 from asa.metrics import RunMetrics, measure
+from asa.pool.modelled import divided_on_pool
+from asa.pool.modelled import refusal_of as refusal_on_pool
 from asa.runner import Run, run_all
 from asa.runner.outlook import refusal_of
 from asa.strategies import lacking, load_strategy
+from asa.strategies.on_pool import OnPool
 from asa.studies.harness import How, counted, run_cells, workers
+from asa.studies.pooled import of_allocations, run_on_pool, with_allocations
 from asa.studies.runs import Known, each_knowing, one_by_one, put_together
 from asa.timeline import Timeline, timeline
 from asa.workflow import Workflow
@@ -71,7 +76,10 @@ class Comparison:
         }
         text = "the simulated machine does not look at"
         unseen = (f"{text} {key} of {', '.join(of)}" for key, of in asked.items() if of)
-        return (*([self.assumed] if self.assumed else []), *self.site.notes, *unseen)
+        has_pool = any(isinstance(load_strategy(name), OnPool) for name in self.strategies)
+        widest = self.make_workflow(max(self.cores))
+        divided = divided_on_pool(widest, self.site.capabilities) if has_pool else ()
+        return (*([self.assumed] if self.assumed else []), *self.site.notes, *unseen, *divided)
 
     @property
     def guessed(self) -> list[str]:
@@ -97,7 +105,9 @@ class Comparison:
 
     def refusal_of(self, strategy: str) -> str:
         """Return why a strategy cannot run the workflow; empty if it can."""
-        return refusal_of(load_strategy(strategy), self.make_workflow(self.cores[0]), self.site.capabilities)
+        loaded, workflow = load_strategy(strategy), self.make_workflow(self.cores[0])
+        refuse = refusal_on_pool if isinstance(loaded, OnPool) else partial(refusal_of, loaded)
+        return refuse(workflow, self.site.capabilities)
 
     def _check_strategies(self) -> None:
         for strategy in self.strategies:
@@ -268,14 +278,17 @@ def _run(
     """Run a workflow once, in a world with the given knowledge; `is_followed` as in `run_all`."""
     world, bank = at
     workflow, capabilities = comparison.make_workflow(cores), comparison.site.capabilities
-    run = Run(
-        workflow,
-        load_strategy(strategy),
-        bank=bank,
-        run_s=_real_run_times(workflow, comparison.spread, seed),
-    )
-    [result] = run_all(world, [run], history=comparison.history, is_followed=is_followed)
+    loaded = load_strategy(strategy)
+    run = Run(workflow, loaded, bank=bank, run_s=_real_run_times(workflow, comparison.spread, seed))
     is_first = seed == comparison.seeds[0]
+    if isinstance(loaded, OnPool):
+        result, pool = run_on_pool(world, run, bank, history=comparison.history, is_followed=is_followed)
+        metrics = with_allocations(measure(workflow, result.records), pool) if result.outcome == "completed" else None
+        drawn = of_allocations(timeline(result.records, workflow), pool) if is_first else None
+    else:
+        [result] = run_all(world, [run], history=comparison.history, is_followed=is_followed)
+        metrics = measure(workflow, result.records) if result.outcome == "completed" else None
+        drawn = timeline(result.records, workflow, age_accrues=capabilities.age_accrues) if is_first else None
     return CompareRun(
         workflow=workflow.name,
         system=capabilities.system,
@@ -283,9 +296,9 @@ def _run(
         strategy=strategy,
         seed=seed,
         age_accrues=capabilities.age_accrues,
-        metrics=measure(workflow, result.records) if result.outcome == "completed" else None,
+        metrics=metrics,
         reason=result.reason,
-        timeline=timeline(result.records, workflow, age_accrues=capabilities.age_accrues) if is_first else None,
+        timeline=drawn,
     )
 
 
