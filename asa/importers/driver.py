@@ -9,7 +9,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -46,7 +46,8 @@ _PRINTS_NUMBER = re.compile(r"\||--pars")  # text around sbatch that leaves only
 _ALL_KEPT = re.compile(r"\$\{\w+//[^\d/}]/[^\d/}]\}")  # replaces what separates several numbers, and keeps all of them
 _QUIET = re.compile(r"\s*(?:$|#|echo\b|printf\b|set\b|exit\b|if\b|then\b|else\b|fi\b|export\b|squeue\b|\[|\{|\}|:)")
 _IN_LOOPS = re.compile(r"\s*(?:for|while|until|select|done|break|continue|sleep)\b")
-_NO_KINDS = frozenset({"singleton", "expand"})
+_SINGLETON = "singleton"
+_NO_KINDS = frozenset({_SINGLETON, "expand"})
 _TOGETHER = re.compile(r"^(after[a-z]*)(\$\{?\w+\}?)")  # a variable that begins with the colon
 _EXPORTED = re.compile(r"\s*export\s+(\w+)\s*")
 _BEFORE = re.compile(r"(?:^|[\s(`])(\w+)=([^\s(`]*)(?=\s)")  # assignments before a command: variables of that job alone
@@ -179,7 +180,7 @@ def read_driver(path: Path, notes: ImportNotes) -> list[Script]:
 
     It understands ``j=$(sbatch --parsable a.sh)``, also with backquotes or followed by ``| awk '{print $4}'``;
     variables made from others; options on the command line; and ``-d`` or ``--dependency`` with ``afterok``,
-    ``afternotok``, ``afterany`` and ``after``.
+    ``afternotok``, ``afterany``, ``after``, ``aftercorr`` and ``singleton``.
 
     Raises `InputError`, with file and line: a submission is known only at run time, as in a loop around sbatch.
     """
@@ -373,7 +374,7 @@ class _Driver:
         given, rest = take_options(list(self._parted(words, command, where)), where)
         if rest[:1] == [":"]:
             refuse_components(where)
-        waits = next((w for option in reversed(given) if (w := self._waits_of(option)) is not None), _WaitsFor())
+        waits = next((w for option in reversed(given) if (w := self._waits_of(option)) is not None), None)
         above = by_name(self._known(option) for option in given if option.name != "dependency")
         if "wrap" in above:
             script = Script(None, "", {}, where)
@@ -382,8 +383,9 @@ class _Driver:
         else:
             script = read_script(self._script(rest[0], where))
         directives = dict(script.directives)
-        if any(option.name == "dependency" for option in given):
+        if waits is not None or _is_singleton(directives):
             directives.pop("dependency", None)
+            waits = waits or _WaitsFor(is_singleton=True)
         arguments = tuple(self._filled(word, where) for word in rest[1:])
         if bad := next((word for word in arguments if _EXPANDED.search(word)), ""):
             raise InputError(f"{bad} is expanded only when the script runs", where=where, hint=self._hint)
@@ -392,21 +394,33 @@ class _Driver:
         directives = with_variables(directives, dict(environment), above, where)
         if "wait" in directives:
             self._waited = where
-        of_all = self._for_all(waits, where)
-        self.scripts.append(
-            Script(
-                script.path,
-                script.text,
-                directives,
-                where,
-                None,
-                arguments,
-                waits.jobs,
-                environment=environment,
-                **of_all,
-            )
-        )
+        made = Script(script.path, script.text, directives, where, None, arguments, environment=environment)
+        self.scripts.append(self._placed(made, waits or _WaitsFor()))
         return len(self.scripts) - 1
+
+    def _placed(self, script: Script, waits: _WaitsFor) -> Script:
+        """Return a script with what its job waits for."""
+        ends = self._for_all(waits, script.where)
+        after, ends = self._with_namesakes(script, waits, ends) if waits.is_singleton else (waits.jobs, ends)
+        return replace(script, submitted_after=after, **ends)
+
+    def _with_namesakes(
+        self, script: Script, waits: _WaitsFor, ends: dict[str, Any]
+    ) -> tuple[tuple[int, ...], dict[str, Any]]:
+        """Return what a singleton waits for, and how that is to end: also the earlier jobs of its name, in any way."""
+        others = [at for at, one in enumerate(self.scripts) if _slurm_name(one) == _slurm_name(script)]
+        alike = tuple(at for at in others if at not in waits.jobs)
+        if ends.get("when", "always") != "always":  # of any job, or of failures
+            self._notes.add(f"the dependency `{_SINGLETON}` is left out", script.where)
+            return waits.jobs, ends
+        self._notes.add(
+            f"`{_SINGLETON}` becomes: after the earlier jobs of its name here, not of other runs", script.where
+        )
+        if not waits.jobs and alike:
+            return alike, {"when": "always"}
+        if "when" in ends:
+            return (*waits.jobs, *alike), ends
+        return (*waits.jobs, *alike), {**ends, "after_any": (*ends.get("after_any", ()), *alike)}
 
     def _known(self, option: Directive) -> Directive:
         value = None if option.value is None else self._filled(option.value, option.where)
@@ -471,6 +485,7 @@ class _Driver:
         if option.name != "dependency":
             return None
         jobs: list[int] = []
+        ended: dict[int, bool] = {}  # of each job, whether it need only have ended
         kinds: set[str] = set()
         minutes: set[int] = set()
         value = self._text_of(option.value or "")
@@ -483,9 +498,12 @@ class _Driver:
             else:
                 kinds.add(self._filled(kind, option.where))
             kinds |= set(_OTHERS.findall(ids))
-            jobs += self._numbers(ids, option.where) if kind not in _NO_KINDS else ()
+            numbers = self._numbers(ids, option.where) if kind not in _NO_KINDS else ()
+            jobs += numbers
+            if not variable:
+                ended |= {number: kind == "afterany" and ended.get(number, True) for number in numbers}
             minutes |= {self._minutes(number, option.where) for number in ids.split(":") if kind == "after"}
-        for kind in sorted(kinds & _NO_KINDS):
+        for kind in sorted(kinds & _NO_KINDS - {_SINGLETON}):
             self._notes.add(f"the dependency `{kind}` is left out", option.where)
         named = {kind for kind in kinds - _NO_KINDS if not _OTHERS.fullmatch(kind)}
         has_others = any(_OTHERS.fullmatch(kind) for kind in kinds)
@@ -497,6 +515,8 @@ class _Driver:
             any_will_do="?" in value,
             has_others=has_others,
             minutes=frozenset(minutes),
+            ended=tuple(job for job, only in ended.items() if only) if len(ended) == len(set(jobs)) else None,
+            is_singleton=_SINGLETON in kinds,
         )
 
     def _text_of(self, value: str) -> str:
@@ -519,6 +539,8 @@ class _Driver:
         is_any = waits.any_will_do and len(waits.jobs) > 1
         if waits.kinds == {"afterany"} and waits.jobs:
             return {"when": "any", "after_any": waits.jobs} if is_any else {"when": "always"}
+        if waits.kinds == {"afterok", "afterany"} and waits.ended is not None and not is_any:
+            return {"after_any": waits.ended}
         when: dict[str, Any] = {"when": "any"} if is_any else {}
         if waits.kinds == {"after"} and waits.jobs and len(waits.minutes) <= 1:
             return when | {"after_start": waits.jobs, "start_delay_s": 60.0 * max(waits.minutes, default=0)}
@@ -576,6 +598,16 @@ def _without_redirections(words: Iterable[str]) -> Iterator[str]:
             next(each, "")  # skip the file
 
 
+def _is_singleton(directives: Mapping[str, Directive]) -> bool:
+    return "dependency" in directives and directives["dependency"].value == _SINGLETON
+
+
+def _slurm_name(script: Script) -> str:
+    """Return the name of a script's job in Slurm."""
+    named = script.directives.get("job-name")
+    return (named and named.value) or (script.path.name if script.path else "wrap")
+
+
 @dataclass(frozen=True, slots=True)
 class _WaitsFor:
     """The dependencies of a job: the other jobs, their required ends, and whether one of them suffices."""
@@ -585,3 +617,5 @@ class _WaitsFor:
     any_will_do: bool = False
     has_others: bool = False
     minutes: frozenset[int] = frozenset()  # delays after the beginning of these jobs
+    ended: tuple[int, ...] | None = None  # jobs that need only have ended; None if not known of each
+    is_singleton: bool = False  # whether it waits for the earlier jobs of its name

@@ -748,7 +748,7 @@ def test_other_dependencies_and_commands_are_told(scripts):
     made = import_scripts([scripts("run.sh", *lines)])
     assert edges(made) == {"a": set(), "b": {"a"}, "c": set()}
     assert made.workflow.stages["b"].when == "always"
-    assert "`singleton`" in told(made)
+    assert "`singleton` becomes: after the earlier jobs of its name here, not of other runs" in told(made)
     assert "run.sh:3: what the script does besides sbatch" in told(made)
 
 
@@ -828,7 +828,41 @@ def test_how_others_must_end_is_kept(scripts, lines, after, when):
     stage = made.workflow.stages["b"]
     assert (set(stage.after), stage.when) == (after, when)
     is_told = "`afterany` becomes: after the other has completed; if that fails, this stage does not run" in told(made)
-    assert is_told == ("afterok:$j,afterany" in lines[-1])
+    assert not is_told
+    assert stage.after_any == (("c",) if "afterok:$j,afterany" in lines[-1] else ())
+
+
+@pytest.mark.parametrize(
+    ("option", "after", "after_any", "when"),
+    [
+        ("singleton", {"one", "one-2"}, (), "always"),
+        ("afterok:$k,singleton", {"c", "one", "one-2"}, ("one", "one-2"), "success"),
+        ("afterany:$k,singleton", {"c", "one", "one-2"}, (), "always"),
+        ("afterok:$j,singleton", {"one", "one-2"}, ("one-2",), "success"),
+        ("after:$k,singleton", {"c", "one", "one-2"}, ("one", "one-2"), "success"),
+        ("afternotok:$k,singleton", {"c"}, (), "failed"),
+    ],
+)
+def test_a_singleton_follows_the_earlier_jobs_of_its_name(scripts, option, after, after_any, when):
+    """However these end; beside others that it waits for, if a stage can say both, else that is told."""
+    lines = [
+        "j=$(sbatch --parsable -J one a.sbatch)",
+        "k=$(sbatch --parsable c.sbatch)",
+        "sbatch -J one b.sbatch",
+        f"sbatch -J one -d {option} a.sbatch",
+    ]
+    made = import_scripts([scripts("run.sh", *lines)])
+    stage = made.workflow.stages["one-3"]
+    assert (set(stage.after), stage.after_any, stage.when) == (after, after_any, when)
+    assert ("`singleton` is left out" in told(made)) == (when == "failed")
+
+
+def test_a_script_that_says_of_itself_that_it_is_a_singleton(scripts):
+    """Each of three submissions of it follows those before."""
+    own = scripts("own.sbatch", "#SBATCH -t 5", "#SBATCH --dependency=singleton", "true")
+    made = import_scripts([scripts("run.sh", *[f"sbatch {own.name}"] * 3)])
+    assert edges(made) == {"own": set(), "own-2": {"own"}, "own-3": {"own", "own-2"}}
+    assert {stage.when for name, stage in made.workflow.stages.items() if name != "own"} == {"always"}
 
 
 @pytest.mark.parametrize(
