@@ -160,12 +160,10 @@ def test_a_run_whose_pool_gets_no_worker_ends_and_goes_on_once_it_can(place, tmp
 
 
 def test_what_no_task_can_be_is_refused_before_anything_is_submitted(place):
-    """A stage wider than an allocation, and a simulator, which has no allocations."""
+    """A stage wider than an allocation."""
     jobs = len(place.jobs())
     wide = place.flow(("a", "", "true", 3), name="wide")
     assert "largest possible job has 2" in place.asa("run", wide, *place.on, *POOL, code=2).stderr
-    told = asa("compare", "blast", "--cores", 28, "--seeds", 1, "--strategies", "pool", "--jobs", 1, code=2)
-    assert "asa run" in told.stderr
     assert len(place.jobs()) == jobs
 
 
