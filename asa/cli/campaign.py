@@ -33,6 +33,14 @@ _MODES: dict[CampaignWay, tuple[Literal["sequential", "concurrent"], ...]] = {
     CampaignWay.CONCURRENT: ("concurrent",),
 }
 
+
+class WaitsOf(StrEnum):
+    """The table of the paper whose waits the simulated centres have."""
+
+    TABLE_1 = "table-1"
+    TABLE_2 = "table-2"
+
+
 _Seeds = Annotated[int, typer.Option(help="Number of replications of each run.", min=1, max=MAX_RUNS)]
 _Seed = Annotated[
     int,
@@ -66,7 +74,8 @@ _Systems = Annotated[
     str | None,
     typer.Option(
         "--systems",
-        help="Simulated centres, comma-separated: hpc2n, uppmax. [default: uppmax, without a log]",
+        help="Simulated centres, comma-separated: hpc2n, uppmax, or with -table2 behind it. "
+        "[default: uppmax, without a log]",
         show_default=False,
     ),
 ]
@@ -117,6 +126,10 @@ def paper(
     mode: Annotated[
         CampaignWay, typer.Option(help="Whether one workflow runs at a time, or three side by side.")
     ] = CampaignWay.BOTH,
+    waits: Annotated[
+        WaitsOf,
+        typer.Option(help="Table of the paper whose waits the centres have: Table 2's are up to 30 times longer."),
+    ] = WaitsOf.TABLE_1,
     results: ResultsOption = None,
     jobs: JobsOption = None,
     executor: ExecutorOption = "local",
@@ -133,16 +146,17 @@ def paper(
     from asa.studies.paper.study import PaperCampaign, run_campaign
     from asa.studies.tables import of_paper
 
-    check_page(page, "paper")
-    campaign = PaperCampaign(seeds, seed, estimator, history, age_accrues, _MODES[mode])
+    name = "paper" if waits is WaitsOf.TABLE_1 else f"paper-{waits}"
+    check_page(page, name)
+    campaign = PaperCampaign(seeds, seed, estimator, history, age_accrues, _MODES[mode], waits.value)
     outcomes = run_study(run_campaign, campaign, results, executor=executor, jobs=jobs, kept=results)
     conclusions = conclude(campaign, outcomes)
     print_found(conclusions, of_paper, as_json=output is Output.JSON)
     if page is not None:
         from asa.studies.paper.page import paper_page, workflow_pages
 
-        how = _made(seed, seeds, estimator)
-        write_page(page, "paper", paper_page(conclusions, made=how), lambda: workflow_pages(conclusions, made=how))
+        how = _made(seed, seeds, estimator) | made(Waits=f"Table {waits.value[-1]}'s")
+        write_page(page, name, paper_page(conclusions, made=how), lambda: workflow_pages(conclusions, made=how))
 
 
 @app.command("schedulers")

@@ -63,7 +63,7 @@ def complete_sites(incomplete: str) -> list[str]:
 
 def complete_systems(incomplete: str) -> list[str]:
     """Complete the name of a simulated centre."""
-    return beginning(incomplete, ("hpc2n", "uppmax"))
+    return beginning(incomplete, ("hpc2n", "uppmax", "hpc2n-table2", "uppmax-table2"))
 
 
 def complete_params(ctx: Any, incomplete: str) -> list[str]:

@@ -21,7 +21,7 @@ _PROBES_A_DAY = 24
 
 _SEARCHED: dict[str, tuple[float, float, float]] = {
     # parameter: (least, most, first step)
-    "load": (0.5, 0.99, 0.005),
+    "load": (0.5, 1.1, 0.005),
     "accuracy": (0.02, 0.9, 0.15),
     "narrow": (0.5, 0.99, 0.05),
     "serial": (0.05, 0.7, 0.1),

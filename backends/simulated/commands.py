@@ -27,14 +27,17 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Workload models: of the simulated centres, and of logs.", no_args_is_help=True)
 
-_System = Annotated[str, typer.Argument(help="hpc2n or uppmax.")]
+_System = Annotated[str, typer.Argument(help="hpc2n, uppmax, hpc2n-table2 or uppmax-table2.")]
 _Seeds = Annotated[int, typer.Option(help="Simulated periods.", min=1, max=MAX_RUNS)]
 _Days = Annotated[int, typer.Option(help="Length of a period, after a week of warm-up.", min=1, max=MAX_DAYS)]
 
 
 @app.command()
 def check(system: _System, seeds: _Seeds = 8, days: _Days = 28) -> None:
-    """Compare the waits of a simulated centre with those in the paper."""
+    """Compare the waits of a simulated centre with those in the paper: for each geometry, on other seeds than its own.
+
+    Example, where runs begin: `asa workload check uppmax-table2 --days 7 --seeds 64`
+    """
     from .calibrate import measure
     from .presets import TARGETS, preset
 
@@ -85,8 +88,9 @@ def calibrate(
             seed=seed,
             report=report,
         )
-        measured = measure(best, targets, seeds=range(100, 108), days=days, executor=executor)
-    _show(f"{system}: mean waits on 8 other periods of {days} days", measured)
+        others = range(100, 100 + max(seeds, 8))
+        measured = measure(best, targets, seeds=others, days=days, executor=executor)
+    _show(f"{system}: mean waits on {len(others)} other periods of {days} days", measured)
     console.print(f"\nbest model: {best.parameters()}", highlight=False)
 
 
@@ -142,7 +146,10 @@ def fit(
 @app.command()
 def generate(
     model: Annotated[
-        str, typer.Argument(help="A model that `asa workload fit` wrote, or hpc2n or uppmax.", metavar="MODEL|SYSTEM")
+        str,
+        typer.Argument(
+            help="A model that `asa workload fit` wrote, or hpc2n or another centre.", metavar="MODEL|SYSTEM"
+        ),
     ],
     days: Annotated[int, typer.Option(help="Length of the log, which begins on a Monday.", min=1, max=36500)],
     seed: Annotated[int, typer.Option(help="The same seed gives the same log.", min=0, max=MAX_SEED)],

@@ -51,7 +51,7 @@ class WorkloadModel:
     machine
         Machine that it runs on.
     load
-        Ratio of submitted work to the machine's capacity; below 1.
+        Ratio of submitted work to the machine's capacity, at most 1.2. Above 1 the queue, and waits, grow all the time.
     serial
         Share of jobs of one core.
     narrow
@@ -82,7 +82,7 @@ class WorkloadModel:
 
     def __post_init__(self) -> None:
         limits = {
-            "load": (0.01, 0.995),
+            "load": (0.01, 1.2),
             "serial": (0.0, 1.0),
             "narrow": (0.0, 1.0),
             "log2_middle": (0.8, self.log2_widest),

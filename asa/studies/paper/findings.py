@@ -9,9 +9,9 @@ For the submissions of Table 2 the resources are assumed to be needed when the p
 - the overhead is the core-hours of an allocation that came early until it is needed, per submission.
 
 The paper does not define these three as precisely. By these definitions its perceived waits at UPPMAX do not follow
-from its own real and predicted ones. The times of submission are chosen so that real waits are those of the paper, as
-far as the centres ever get so full. So real waits do not count among the figures that agree; all other figures are
-results.
+from its own real and predicted ones. Real waits do not count among the figures that agree: either the times of
+submission are chosen so that they are those of the paper, as far as the centres ever get so full, or the centres are
+calibrated to them. All other figures are results.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from asa.studies.paper.kept import (
     Accuracy,
     Breakdown,
     Claim,
+    Gain,
     Normalised,
     PaperResults,
     StageMean,
@@ -82,6 +83,7 @@ def conclude(campaign: PaperCampaign, outcomes: Iterable[Outcome]) -> PaperResul
         campaign,
         tuple(usages),
         tuple(line for mode in campaign.modes for line in _normalised(mode, runs)),
+        tuple(gain for mode in campaign.modes for gain in _gains(mode, runs)),
         tuple(_accuracies([outcome for outcome in all_outcomes if isinstance(outcome, Probes)])),
         tuple(convergences),
         tuple(_breakdown(of, replications[key[:3]]) for key, of in runs.items()),
@@ -148,6 +150,22 @@ def _above(mode: str, workflow: str, metric: str, runs: _Runs) -> dict[str, NDAr
         replications = len(next(iter(runs.values())))
         return dict.fromkeys(STRATEGIES, np.full(replications, math.nan))
     return {name: np.mean([size[name] for size in sizes], axis=0) for name in STRATEGIES}
+
+
+def _gains(mode: str, runs: _Runs) -> Iterable[Gain]:
+    for workflow in WORKFLOWS:
+        for system, sizes in SIZES.items():
+            for cores in sizes:
+                pair = {name: runs[mode, workflow, cores, name] for name in ("per-stage", "asa")}
+                ours = _samples("makespan_s", pair)
+                published = {name: float(TABLE_1[workflow][cores][name].makespan_s) for name in pair}
+                judged = _judged(ours, published, "per-stage")
+                saved = np.subtract(ours["per-stage"], ours["asa"]) / np.mean(ours["per-stage"])
+                mean, stated = (
+                    mean_interval((100 * saved).tolist()),
+                    100 * (1 - published["asa"] / published["per-stage"]),
+                )
+                yield Gain(mode, workflow, system, cores, ComparedFigure.of(mean, stated, judged.verdict, judged.alike))
 
 
 def _accuracies(probes: Sequence[Probes]) -> Iterable[Accuracy]:

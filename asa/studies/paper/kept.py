@@ -48,6 +48,17 @@ class Normalised:
 
 
 @dataclass(frozen=True, slots=True)
+class Gain:
+    """Percent by which ASA's makespan is below Per-Stage's, compared with that of Table 1."""
+
+    mode: str  # how workflows were submitted, see `asa.studies.paper.study`
+    workflow: str  # workflow, system and cores of the runs
+    system: str
+    cores: int
+    makespan_s: ComparedFigure  # in percent; the verdict is that of Per-Stage's makespan in a row with ASA's
+
+
+@dataclass(frozen=True, slots=True)
 class Accuracy:
     """A row of Table 2, compared with the paper's: means over seeds; `paper.findings` has the definitions."""
 
@@ -134,6 +145,7 @@ class PaperResults:
     campaign: PaperCampaign
     usages: tuple[Usage, ...]  # table 1, and the lines below it
     normalised: tuple[Normalised, ...]
+    gains: tuple[Gain, ...]
     accuracies: tuple[Accuracy, ...]
     convergences: tuple[Convergence, ...]
     breakdowns: tuple[Breakdown, ...]
