@@ -69,6 +69,7 @@ ACTS = {
     "doctor",  # asks the batch system, by the command that the site file is there to name
     "dmr serve", "dmr submit", "dmr beside",
     "record",  # runs what it is given
+    "pool",  # runs what its user's runs hand over
 }  # fmt: skip
 ALIASES = {"advise": "walltimes"}
 

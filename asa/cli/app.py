@@ -57,6 +57,7 @@ _HEADINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "cancel": "asa.cli.cancel:cancel",
         "runs": "asa.cli.status:runs",
         "tick": "asa.cli.tick:tick",
+        "pool": "asa.cli.pool:pool",
     },
     "Queue: how long jobs wait, what to ask for": {
         "doctor": "asa.cli.doctor:doctor",

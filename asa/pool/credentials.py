@@ -91,3 +91,10 @@ def keep_credentials(security: Security, folder: Path) -> dict[str, Path]:
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_EXCL, 0o600)
+
+
+def read_credentials(folder: Path) -> Security:
+    """Return the security of a client of the pool in a folder, from its workers' credentials."""
+    kept = credentials_folder(folder)
+    authority, certificate, key = (str(kept / f"{option}.pem") for option in ("tls-ca-file", "tls-cert", "tls-key"))
+    return Security(require_encryption=True, tls_ca_file=authority, tls_client_cert=certificate, tls_client_key=key)

@@ -58,6 +58,7 @@ from asa.sites import OpenedSite
 from asa.waits import QueueEvent
 from asa.workflow import Stage, Workflow
 
+from .joining import JOINED, contact_of, join, named_pool
 from .picture import draw_timeline
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
 POOLED = "+pool"
 """Suffix of a site's name for jobs that are tasks of a pool there. Waits of these are not waits of the site."""
 
+_DURATIONS = "distributed.scheduler.default-task-durations"
 _LOUD = ("distributed", "tornado", "tornado.application")  # loggers that report calls which come while the pool closes
 _PAGE = "ASA_POOL_DASHBOARD"  # variable with the address for dask's dashboard; without it there is none
 _LOOK_S = 0.25
@@ -121,13 +123,38 @@ class PoolOfStages:
 
     def connect(self, folder: Path, *, sleep: Callable[[float], bool | None] = time.sleep) -> StagesBackend:
         """Connect one run; the pool itself is made when the first stage is handed over."""
-        site: Backend = self._opened.facility.connect(folder / "pool" / "look", sleep=sleep)
-        limits = site.capabilities
+        limits = limits_of(self._opened, folder / "pool", sleep)
+        options = {**pool_shape(self._workflow, limits, self._options), **self._options}
+        if (joined := named_pool()) is not None:
+            contact = contact_of(joined)
+            if contact.system != limits.system:
+                raise InputError(
+                    f"is a pool of {contact.system!r}, and the run is to be at {limits.system!r}",
+                    where=f"{JOINED}={joined}",
+                    hint=f"Name the same site; or unset {JOINED}, and the run has a pool of its own.",
+                )
+            options["cores"] = contact.cores
+        opened = {"backend": self._opened.backend, "settings": dict(self._opened.settings)}
+        return StagesBackend(folder, self._workflow, limits, {**opened, **options}, sleep, joined=joined)
+
+
+def limits_of(opened: OpenedSite, folder: Path, sleep: Callable[[float], bool | None] = time.sleep) -> Capabilities:
+    """Ask a site for its limits; what it writes meanwhile goes into the folder."""
+    site: Backend = opened.facility.connect(folder / "look", sleep=sleep)
+    try:
+        return site.capabilities
+    finally:
         if (close := getattr(site, "close", None)) is not None:
             close()
-        options = {**pool_shape(self._workflow, limits, self._options), **self._options}
-        opened = {"backend": self._opened.backend, "settings": dict(self._opened.settings)}
-        return StagesBackend(folder, self._workflow, limits, {**opened, **options}, sleep)
+
+
+def node_of(opened: OpenedSite, folder: Path) -> int:
+    """Return the cores of a site's node, or of all of it if that is less."""
+    return _node(limits_of(opened, folder))
+
+
+def _node(limits: Capabilities) -> int:
+    return min(limits.cores_per_node or limits.max_cores, limits.max_cores)
 
 
 def pool_shape(
@@ -148,7 +175,7 @@ def pool_shape(
     account = terms.pop("account")
     options = [key.as_option(terms[key.name]) for key in TERMS if terms.get(key.name)]
     _check_shared(stages)
-    node = min(limits.cores_per_node or limits.max_cores, limits.max_cores)
+    node = _node(limits)
     wide = sum(stage.cores_on(node) for stage in stages)
     cores = max(min(node, wide), 1)
     longest_s = max(stage.walltime_s for stage in stages)
@@ -239,7 +266,10 @@ class StagesBackend:
         limits: Capabilities,
         options: dict[str, Any],
         sleep: Callable[[float], bool | None],
+        *,
+        joined: Path | None = None,  # folder of the pool that it joins; None for one of its own
     ) -> None:
+        self._joined, self._nonce = joined, secrets.token_hex(4)
         self._folder, self._workflow, self._options, self._sleep = folder, workflow, options, sleep
         self._work = str(Path.cwd())
         self._limits, self._cores = limits, int(options["cores"])
@@ -301,7 +331,7 @@ class StagesBackend:
                 hint="Take another strategy, whose jobs are the stages themselves.",
             )
         self._open()
-        offered = self._cluster.shape.resources if self._cluster is not None else {}
+        offered = self._offered()
         if lacking := [name for name, amount in _needs(spec, spec.cores).items() if amount > offered.get(name, 0.0)]:
             raise SubmitRejectedError(
                 f"asks for more {lacking[0]} than a worker of the pool has: {offered.get(lacking[0], 0):g}",
@@ -358,6 +388,7 @@ class StagesBackend:
             for status in changed:
                 self._jobs[status.job_id].reported = status
             left_s = math.inf if until_s is None else until_s - self.now()
+            self._check_joined()
             is_idle = until_s is None and all(job.final is not None for job in self._jobs.values())
             if not changed and not is_idle and self._cluster is not None and (why := self._cluster.stuck):
                 hint = "See to that, and go on with: asa resume."
@@ -388,9 +419,12 @@ class StagesBackend:
         """Make the pool, once there is a stage to run."""
         if self._client is not None:
             return self._client
+        if self._joined is not None:
+            self._client = join(self._joined)
+            self._client.run_on_scheduler(_expect, self._durations())
+            return self._client
         try:
             import dask  # noqa: PLC0415 - an extra
-            from dask.utils import key_split  # noqa: PLC0415 - as above
             from distributed import Client  # noqa: PLC0415 - as above
 
             from .cluster import AsaCluster  # noqa: PLC0415 - as above
@@ -398,14 +432,7 @@ class StagesBackend:
             raise MissingExtraError(
                 "a pool needs dask.distributed, which is not installed", hint="pip install 'asa-client[pool]'"
             ) from error
-        node = self._cores
-        expected = {key_split((name,)): stage.expected_s for name, stage in self._workflow.stages.items()}
-        for name, stage in self._workflow.stages.items():
-            if stage.tasks:
-                rounds = -(-len(stage.tasks) // max(stage.cores_on(node) // stage.cpus_per_task, 1))
-                expected[key_split((name,))] = stage.expected_s / rounds
-        key = "distributed.scheduler.default-task-durations"
-        self._settings = dask.config.set({key: {**dask.config.get(key), **{k: f"{s}s" for k, s in expected.items()}}})
+        self._settings = dask.config.set({_DURATIONS: {**dask.config.get(_DURATIONS), **self._durations()}})
         self._settings.__enter__()
         # asa reports the state of stages; dask's log, with tracebacks of cancelled tasks, would only confuse
         options: dict[str, Any] = {"n_workers": 0, "folder": self._pool_folder / "cluster"}
@@ -432,6 +459,32 @@ class StagesBackend:
             ) from error
         return self._client
 
+    def _durations(self) -> dict[str, str]:
+        """Return how long the tasks of each stage are expected to run, by their names in dask."""
+        from dask.utils import key_split  # noqa: PLC0415 - an extra
+
+        expected = {}
+        for name, stage in self._workflow.stages.items():
+            at_once = max(stage.cores_on(self._cores) // stage.cpus_per_task, 1)
+            rounds = -(-len(stage.tasks) // at_once) if stage.tasks else 1
+            expected[key_split((name,))] = f"{stage.expected_s / rounds}s"
+        return expected
+
+    def _offered(self) -> Mapping[str, float]:
+        """Return what a worker process offers."""
+        if self._joined is not None:
+            return contact_of(self._joined).resources
+        return self._cluster.shape.resources if self._cluster is not None else {}
+
+    def _check_joined(self) -> None:
+        """Raise if the pool that the run has joined is gone."""
+        if self._joined is not None and self._client is not None and self._client.status != "running":
+            raise UnavailableError(
+                f"the pool has ended ({self._client.status})",
+                where=f"{JOINED}={self._joined}",
+                hint="Keep it again with asa pool, and go on with: asa resume.",
+            )
+
     def _launch(self, job: _HandedOver, *, again: bool = False) -> None:
         """Submit a job's tasks to the pool, after those of the jobs that it depends on."""
         client = self._open()
@@ -446,7 +499,7 @@ class StagesBackend:
             before += earlier.futures[-1:] if earlier.final is None else [self._code(earlier)]
         stage = self._stage(job.spec)
         name = stage.name if stage is not None else job.spec.name
-        turn = f"{job.job_id}-{job.restarts}"
+        turn = f"{self._nonce}-{job.job_id}-{job.restarts}"  # other runs of this workflow may be in the same pool
         parts = []
         for number, (payload, cores) in enumerate(self._texts(job, stage)):
             order = _Order(
@@ -601,6 +654,13 @@ def _as_noted(status: JobStatus, ended: Mapping[str, Any]) -> JobStatus:
         return status
     # earlier versions recorded no outcome
     return replace(status, exit_code=code, outcome=outcome_from(str(ended.get("outcome"))) or by_exit_code(code))
+
+
+def _expect(durations: Mapping[str, str]) -> None:
+    """On the scheduler of a pool that was joined: expect these run times of tasks."""
+    import dask  # noqa: PLC0415 - an extra
+
+    dask.config.set({_DURATIONS: {**dask.config.get(_DURATIONS), **durations}})
 
 
 # ---------------------------------------------------------------------- on the workers
