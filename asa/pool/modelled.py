@@ -118,6 +118,7 @@ class ModelledPool:
             max_waiting=self._limits.max_queued,
         )
         self._jobs: dict[str, _Tasks] = {}
+        self._posted: set[str] = set()  # completion markers
         self._look_s = -math.inf  # when to decide again
         self.allocations: list[ModelledAllocation] = []
 
@@ -234,9 +235,8 @@ class ModelledPool:
         return [job for job in self._jobs.values() if not job.status.state.is_final]
 
     def _is_ready(self, job: _Tasks) -> bool:
-        posted = {token for other in self._jobs.values() if _has_completed(other) for token in other.spec.posts}
         before = [self._job(need.job_id) for need in job.spec.dependencies]
-        return all(map(_has_completed, before)) and posted.issuperset(job.spec.awaits)
+        return all(map(_has_completed, before)) and self._posted.issuperset(job.spec.awaits)
 
     def _is_void(self, job: _Tasks) -> bool:
         """Whether a stage can never begin, since one that it depends on has failed."""
@@ -286,6 +286,7 @@ class ModelledPool:
             if job.status.start_s is not None and not job.left and not job.running:
                 self._look_s = now_s
                 failed = job.spec.exit_code != 0
+                self._posted.update(() if failed else job.spec.posts)
                 job.status = replace(
                     job.status,
                     state=JobState.FAILED if failed else JobState.COMPLETED,

@@ -57,6 +57,7 @@ CASES: dict[str, str] = {
         f"experiment strategies {_OF_LOG} --workflows montage --cores 16 --starts 1 --history 300 --age not "
         "--strategies asa-plan:grow=yes,elastic"
     ),
+    "compare-pool": f"compare montage {_TWO} --cores 28,112 --strategies per-stage,pool {_SMALL}",
     "campaign-paper": f"campaign paper --seeds 1 --seed 3 --history 100 --mode sequential {_SMALL}",
     "campaign-paper-together": f"campaign paper --seeds 1 --seed 3 --history 100 --mode concurrent {_SMALL}",
     "campaign-schedulers": (
