@@ -58,6 +58,24 @@ def test_a_pool_ends_when_no_run_has_been_there(place):
     assert pool.wait() == 0
 
 
+@pytest.mark.full
+def test_a_run_whose_pool_ends_says_so_and_goes_on_on_one_of_its_own(place):
+    """What had completed does not run again."""
+    _, pool = keep(place)
+    flow = place.flow(("a", "", "echo a >>did"), ("b", "a", "[ -e go ] || sleep 120; echo b >>did"))
+    run = place.begin("run", flow, "--name", "orphan", *place.on, *POOL)
+    until(lambda: place.lines() == ["a"], what="the first stage")
+    pool.send_signal(signal.SIGINT)
+    assert pool.wait() == 0
+    _, errors = run.communicate()
+    assert run.returncode == 1
+    assert "the pool has ended" in " ".join(errors.split())
+    (place.root / "go").touch()
+    del place.environment[JOINED]
+    assert "completed in" in place.asa("resume", "orphan").stdout
+    assert place.lines() == ["a", "b"]
+
+
 def made(folder, **changed):
     contact = {"address": "tls://127.0.0.1:1", "system": "here", "cores": 2, "resources": {"cores": 2.0}} | changed
     folder.mkdir(mode=0o700)
