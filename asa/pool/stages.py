@@ -421,6 +421,8 @@ class StagesBackend:
             return self._client
         if self._joined is not None:
             self._client = join(self._joined)
+            for name in (*_LOUD, "distributed.client"):  # that the pool has ended is said in our words
+                logging.getLogger(name).setLevel(logging.CRITICAL)
             self._client.run_on_scheduler(_expect, self._durations())
             return self._client
         try:
@@ -480,7 +482,7 @@ class StagesBackend:
         """Raise if the pool that the run has joined is gone."""
         if self._joined is not None and self._client is not None and self._client.status != "running":
             raise UnavailableError(
-                f"the pool has ended ({self._client.status})",
+                "the pool has ended, or cannot be reached",
                 where=f"{JOINED}={self._joined}",
                 hint="Keep it again with asa pool, and go on with: asa resume.",
             )

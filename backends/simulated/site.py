@@ -456,7 +456,7 @@ class SimulatedSite:
     Parameters
     ----------
     system
-        A preset's name, ``hpc2n`` or ``uppmax``; or give `trace`.
+        A preset's name, ``hpc2n`` or ``uppmax``, with ``-table2`` behind it for longer waits; or give `trace`.
     trace
         An SWF log to replay.
     trace_cores

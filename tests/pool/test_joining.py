@@ -70,6 +70,7 @@ def test_a_run_whose_pool_ends_says_so_and_goes_on_on_one_of_its_own(place):
     _, errors = run.communicate()
     assert run.returncode == 1
     assert "the pool has ended" in " ".join(errors.split())
+    assert "Traceback" not in errors
     (place.root / "go").touch()
     del place.environment[JOINED]
     assert "completed in" in place.asa("resume", "orphan").stdout
