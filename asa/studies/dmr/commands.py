@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +14,7 @@ import typer
 from asa.core.drawing import make_figure_folder
 from asa.core.options import Output, OutputOption, sizes_in
 from asa.studies.dmr.serving import run_in_job, serve, submit
-from asa.units import MAX_RUNS
+from asa.units import MAX_PROCESSES, MAX_RUNS
 
 if TYPE_CHECKING:
     from asa.backends.dmr.mechanics import Costs
@@ -57,6 +57,15 @@ def study(
     checkpoints: Annotated[
         bool, typer.Option("--checkpoints", help="Resize by checkpoint and restart, instead of by messages.")
     ] = False,
+    *,
+    costs: Annotated[
+        Path | None,
+        typer.Option(
+            help="What resizes take, as `asa dmr measure --output json` prints it; if not given, as in the paper.",
+            metavar="FILE.json",
+            show_default=False,
+        ),
+    ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Run the paper's workloads with fixed and with flexible jobs, and print its tables beside ours.
@@ -74,21 +83,63 @@ def study(
     from asa.backends.dmr.mechanics import Checkpoints, Costs
     from asa.studies.present import print_json
 
+    from .measuring import read_costs
     from .study import study as run
     from .workloads import PRELIMINARY_JOBS
 
     sizes = sizes_in(jobs, _MAX_JOBS, "--jobs", "number of jobs", "50,100")
     if plot is not None:
         make_figure_folder(plot)
-    costs = Costs(checkpoints=Checkpoints() if checkpoints else None)
+    of_resizes = Costs() if costs is None else read_costs(costs)
+    of_resizes = replace(of_resizes, checkpoints=Checkpoints() if checkpoints else None)
     small = [many for many in PRELIMINARY_JOBS if many <= max(sizes)] or [max(sizes)]
-    made = run(seeds, throughput_jobs=sizes, preliminary_jobs=small, costs=costs)
+    made = run(seeds, throughput_jobs=sizes, preliminary_jobs=small, costs=of_resizes)
     if output is Output.JSON:
-        print_json(_as_dict(made, min(sizes), costs))
+        print_json(_as_dict(made, min(sizes), of_resizes))
     else:
         _print(made)
     if plot is not None:
-        _draw(made, plot, min(sizes), costs)
+        _draw(made, plot, min(sizes), of_resizes)
+
+
+@app.command()
+def measure(
+    sizes: Annotated[
+        str, typer.Option(help="Numbers of processes, each a power of two times another.", metavar="N,N,...")
+    ] = "1,2,4,8",
+    repeats: Annotated[int, typer.Option(help="How often each resize is done.", min=1, max=MAX_RUNS)] = 10,
+    data: Annotated[float, typer.Option(help="Data that are redistributed, in GB.", min=0.001, max=1000.0)] = 1.0,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Measure on this machine what resizes take (Fig. 3): of Flexible Sleep, an MPI program, under asa's manager.
+
+    Needs mpirun and the extra `mpi`. Also prints the constants of the simulation that follow, for `asa dmr study
+    --costs`. With the default options, takes some minutes.
+
+    Exit codes: 0 done, 1 the program failed, 2 the input cannot be used.
+    """
+    from asa.studies.present import Table, console, number, print_json
+
+    from .measuring import as_dict, costs_of
+    from .measuring import measure as run
+
+    resizes = run(sizes_in(sizes, MAX_PROCESSES, "--sizes", "number of processes", "1,2,4,8"), repeats, data)
+    costs = costs_of(resizes, data)
+    if output is Output.JSON:
+        print_json({"schema": _SCHEMA, **as_dict(resizes, costs)})
+        return
+    rows = [
+        (f"{one.before} to {one.after}", *(number(time_s, 4) for time_s in (one.decide_s, one.spawn_s, one.move_s)))
+        for one in resizes
+    ]
+    headings = ["processes", "deciding, s", "spawning, s", "moving, s"]
+    constants = as_dict(resizes, costs)["costs"].items()
+    out = console()
+    out.print(
+        Table(headings, rows, f"Figure 3: means of {repeats} resizes with {data:g} GB"),
+        Table(["", ""], [(name, number(value, 4)) for name, value in constants], "Constants of the simulation"),
+        sep="\n",
+    )
 
 
 def _examples(jobs: int, costs: Costs) -> tuple[list[JobRecord], list[JobRecord]]:
