@@ -162,9 +162,12 @@ def _import_all():
     import asa.backends
     import asa.workflows
 
+    from asa.errors import MissingExtraError
+
     for package in (asa, asa.backends, asa.workflows):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            importlib.import_module(module.name)
+            with suppress(MissingExtraError):  # what needs an extra that is not installed
+                importlib.import_module(module.name)
     with suppress(ImportError):
         from numba.core.registry import cpu_target
 
