@@ -31,7 +31,7 @@ from asa.runner.requests import (
     DropRequest,
     ExtendRequest,
 )
-from asa.runner.specs import Asks, spec_of
+from asa.runner.specs import KeptAsks, spec_of
 from asa.runner.state import RunState
 from asa.runner.submission import (
     can_submit,
@@ -301,7 +301,7 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
             raise InputError(
                 "this strategy needs a bank", where=f"run {state.name!r}", hint="Give Run(bank=WaitBank())."
             )
-        asks = Asks(state)
+        asks = KeptAsks(state)
         forecast = LearnedForecast(
             bank,
             lambda stages: queued(asks.of(stages), capabilities, backend.now(), bank.user),

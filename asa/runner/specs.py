@@ -123,7 +123,7 @@ def ask_of(state: RunState, names: Sequence[str], widths: Sequence[int] = ()) ->
     )
 
 
-class Asks:
+class KeptAsks:
     """Requests of a run's jobs, each made once for as long as its stages and their shapes stay the same.
 
     A strategy may ask for the wait of every stage after each event.

@@ -87,7 +87,8 @@ class Engine:
         self._idle: dict[int, None] = {}  # running jobs whose payloads wait for tokens
         self._posted: set[str] = set()
         self._together = Together()
-        self.widths = Widths(self)
+        self._joins: dict[int, int] = {}
+        self._additions: dict[int, tuple[int, ...]] = {}
         self._launched = 0
         self._changed: dict[int, None] = {}  # changed jobs of the client, in order
         self.advance(begin)
@@ -237,12 +238,20 @@ class Engine:
         fork._use(core or self._core.fork())
         fork.clients = [copy.copy(job) for job in self.clients]
         fork._together = self._together.fork()
-        fork.widths = self.widths.fork(fork)
-        for name in ("_timers", "_followers", "_idle", "_posted", "_changed"):
+        for name in ("_timers", "_followers", "_idle", "_posted", "_changed", "_joins", "_additions"):
             setattr(fork, name, copy.copy(getattr(self, name)))
         return fork
 
     # ------------------------------------------------------------------ views
+
+    @property
+    def widths(self) -> Widths:
+        """Widths of the client's jobs.
+
+        What refers back to an engine is not kept in it: forks are many and large, and only a reference count frees
+        them at once.
+        """
+        return Widths(self, self._joins, self._additions)
 
     @property
     def now(self) -> int:

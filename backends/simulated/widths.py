@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from asa.backend import DependencyType, JobState
@@ -15,22 +14,18 @@ if TYPE_CHECKING:
 
 
 class Widths:
-    """The widths of an engine's jobs.
+    """The widths of an engine's jobs; the engine makes one for each use, and keeps the state.
 
     A job gets more cores by a second one, an addition, which waits in the queue like any other; its cores join the
     first's when it starts.
     """
 
-    def __init__(self, engine: Engine, joins: Mapping[int, int] | None = None) -> None:
-        self._engine = engine
-        self._joins = dict(joins or {})  # by addition, the job that it joins
-        self._additions: dict[int, tuple[int, ...]] = {}  # by job
-        for addition, number in self._joins.items():
-            self._additions[number] = (*self._additions.get(number, ()), addition)
+    __slots__ = ("_additions", "_engine", "_joins")
 
-    def fork(self, engine: Engine) -> Widths:
-        """Copy the state for a copy of the engine; both copies continue independently."""
-        return Widths(engine, self._joins)
+    def __init__(self, engine: Engine, joins: dict[int, int], additions: dict[int, tuple[int, ...]]) -> None:
+        self._engine = engine
+        self._joins = joins  # by addition, the job that it joins
+        self._additions = additions  # by job
 
     def of(self, number: int) -> int:
         """Return the cores of a client's job, including joined ones."""

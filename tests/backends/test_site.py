@@ -1,6 +1,8 @@
 """The simulated backend and its site."""
 
+import gc
 import pickle
+import weakref
 
 import numpy as np
 import pytest
@@ -53,6 +55,24 @@ def test_a_poll_delays_what_the_client_knows_not_the_times():
     assert backend.now() == 30
     assert seen[0].end_s == 25
     assert backend.status([job])[job].start_s == 21
+
+
+@pytest.mark.parametrize("scheduler", ["easy", "multifactor", "conservative"])
+def test_a_world_leaves_the_memory_with_its_last_reference(scheduler):
+    """A study opens hundreds of worlds of some MB, and garbage is not collected for as long as few objects are made."""
+    site = SimulatedSite(model=SMALL, scheduler=scheduler)
+    gc.collect()
+    gc.disable()
+    try:
+        world = site.open(1)
+        job = world.submit(JobSpec("j", 1, 60, run_s=4))
+        world.wait(world.now() + 100)
+        world.status([job])
+        engine = weakref.ref(world._engine)
+        del world
+        assert engine() is None
+    finally:
+        gc.enable()
 
 
 def test_whole_nodes_are_given_and_charged():
