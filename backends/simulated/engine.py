@@ -36,7 +36,7 @@ from .client import ClientJob, Need
 from .cores.base import Core, Fate, PlanningCore, PooledCore
 from .table import LONGEST_S, NEVER, UNSTARTED, JobTable
 from .together import NOTHING_LEFT, Together, Work
-from .widths import Widths
+from .widths import Additions, Widths
 
 _REASONS = {Fate.FAILED: "NodeFail", Fate.PREEMPTED: "Preempted"}
 
@@ -87,8 +87,7 @@ class Engine:
         self._idle: dict[int, None] = {}  # running jobs whose payloads wait for tokens
         self._posted: set[str] = set()
         self._together = Together()
-        self._joins: dict[int, int] = {}
-        self._additions: dict[int, tuple[int, ...]] = {}
+        self._additions = Additions()
         self._launched = 0
         self._changed: dict[int, None] = {}  # changed jobs of the client, in order
         self.advance(begin)
@@ -238,7 +237,8 @@ class Engine:
         fork._use(core or self._core.fork())
         fork.clients = [copy.copy(job) for job in self.clients]
         fork._together = self._together.fork()
-        for name in ("_timers", "_followers", "_idle", "_posted", "_changed", "_joins", "_additions"):
+        fork._additions = self._additions.fork()
+        for name in ("_timers", "_followers", "_idle", "_posted", "_changed"):
             setattr(fork, name, copy.copy(getattr(self, name)))
         return fork
 
@@ -251,7 +251,7 @@ class Engine:
         What refers back to an engine is not kept in it: forks are many and large, and only a reference count frees
         them at once.
         """
-        return Widths(self, self._joins, self._additions)
+        return Widths(self, self._additions)
 
     @property
     def now(self) -> int:

@@ -13,19 +13,37 @@ if TYPE_CHECKING:
     from .engine import Engine
 
 
+class Additions:
+    """Jobs whose cores join those of other jobs."""
+
+    def __init__(self) -> None:
+        self.joins: dict[int, int] = {}  # by addition, the job that it joins
+        self.of: dict[int, tuple[int, ...]] = {}  # by job
+
+    def add(self, number: int, addition: int) -> None:
+        """Let a job's cores join another's when it starts."""
+        self.joins[addition] = number
+        self.of[number] = (*self.of.get(number, ()), addition)
+
+    def fork(self) -> Additions:
+        """Copy the state; both copies continue independently."""
+        fork = Additions()
+        fork.joins, fork.of = dict(self.joins), dict(self.of)
+        return fork
+
+
 class Widths:
-    """The widths of an engine's jobs; the engine makes one for each use, and keeps the state.
+    """The widths of an engine's jobs; the engine makes one for each use, and keeps the additions.
 
     A job gets more cores by a second one, an addition, which waits in the queue like any other; its cores join the
     first's when it starts.
     """
 
-    __slots__ = ("_additions", "_engine", "_joins")
+    __slots__ = ("_additions", "_engine")
 
-    def __init__(self, engine: Engine, joins: dict[int, int], additions: dict[int, tuple[int, ...]]) -> None:
+    def __init__(self, engine: Engine, additions: Additions) -> None:
         self._engine = engine
-        self._joins = joins  # by addition, the job that it joins
-        self._additions = additions  # by job
+        self._additions = additions
 
     def of(self, number: int) -> int:
         """Return the cores of a client's job, including joined ones."""
@@ -33,11 +51,11 @@ class Widths:
 
     def is_addition(self, number: int) -> bool:
         """Whether a job is an addition: it runs nothing itself, and its cores join another job's."""
-        return number in self._joins
+        return number in self._additions.joins
 
     def additions(self, number: int) -> list[ClientJob]:
         """Return the additions of a job, past and future ones."""
-        return [self._engine.clients[addition] for addition in self._additions.get(number, ())]
+        return [self._engine.clients[addition] for addition in self._additions.of.get(number, ())]
 
     def _joined(self, number: int) -> list[ClientJob]:
         return [job for job in self.additions(number) if job.state is JobState.RUNNING]
@@ -88,8 +106,7 @@ class Widths:
             raise ValueError(f"job {number} cannot get {cores} more cores")
         left = job.request if job.start == UNSTARTED else max(job.start + job.request - engine.now, 1)
         addition = engine.submit(cores=cores, request=left, run=left, needs=[Need(number, DependencyType.AFTER)])
-        self._joins[addition] = number
-        self._additions[number] = (*self._additions.get(number, ()), addition)
+        self._additions.add(number, addition)
         return addition
 
     # ------------------------------------------------------------------ changes of width during a payload
@@ -120,7 +137,7 @@ class Widths:
 
     def came_or_went(self, addition: ClientJob) -> None:
         """After the start or end of an addition, update the job to which it belongs; ignore other jobs."""
-        if (joined := self._joins.get(self._engine.number_of(addition))) is not None:
+        if (joined := self._additions.joins.get(self._engine.number_of(addition))) is not None:
             self._measure(self._engine.clients[joined])
 
     def _measure(self, job: ClientJob) -> None:
