@@ -160,7 +160,11 @@ class Ranks:
         self.comm: MPI.Intracomm = MPI.COMM_WORLD.Dup()
         self._groups: tuple[int, ...] = (self.comm.size,)
         self.values = dict(values or {})
-        self.arrays = {name: np.array(array, order="C") for name, array in begin(self.rows).items()}
+        try:
+            self.arrays = {name: np.array(array, order="C") for name, array in begin(self.rows).items()}
+        except Exception as error:
+            self._abort(error)
+            raise
         self._check_beginning()
 
     def __enter__(self) -> Self:
@@ -171,9 +175,7 @@ class Ranks:
     ) -> None:
         """Wait for the other processes; after an error end all of them, which would wait for this one in vain."""
         if error is not None and self._is_member:
-            traceback.print_exception(error)
-            sys.stderr.flush()
-            self.comm.Abort(1)
+            self._abort(error)
         if self._is_member:
             _leave(self.comm)
             self._is_member = False
@@ -213,8 +215,8 @@ class Ranks:
         """
         outcome: Answer | InputError | None = None
         if self.rank == 0:
-            session = self._manager()
             try:
+                session = self._manager()
                 asked = session.icheck_status if later else session.check_status
                 outcome = asked(minimum, maximum, factor, preferred)
             except InputError as error:
@@ -323,6 +325,11 @@ class Ranks:
         summed: NDArray[Any] = self.gather(block).sum(axis=0)
         return summed
 
+    def _abort(self, error: BaseException) -> None:
+        traceback.print_exception(error)
+        sys.stderr.flush()
+        self.comm.Abort(1)
+
     def _sizes(self) -> tuple[int, ...]:
         return blocks(len(self.all_rows), self.processes)
 
@@ -418,7 +425,7 @@ class Ranks:
                     if source == target == joint.rank:
                         self.arrays[name][move.put] = older[name][move.taken]
                     elif source == joint.rank:
-                        taken = older[name][move.taken]
+                        taken = np.ascontiguousarray(older[name][move.taken])
                         messages.append(joint.Isend([taken, len(taken), row], target, tag))
                     elif target == joint.rank:
                         put = self.arrays[name][move.put]

@@ -1,7 +1,7 @@
 """More nodes for running jobs: a second job waits for them in the queue, and the first one takes them over.
 
 Slurm calls this expansion (``--dependency=expand:JOB``), and does it where ``SchedulerParameters`` has
-``permit_job_expansion``. Tried on 22.05 and 26.05, it has these rules:
+``permit_job_expansion``. Tried on 22.05, 24.11 and 26.05, it has these rules:
 
 - The first job must run. Slurm drops the dependency as it accepts the second job, so that this one stays in the queue,
   and may start, after the first has ended: whoever sees that cancels it.

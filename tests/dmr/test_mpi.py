@@ -72,6 +72,7 @@ with Ranks(5, begin, {"step": 0}) as ranks:
         typed = all(ranks.arrays[name].dtype == array.dtype for name, array in expected.items())
         whole = ranks.gather(ranks.arrays["numbers"]).tolist() == list(range(5))
         is_right = right and typed and whole
+        ranks.arrays["wide"] = np.asfortranarray(ranks.arrays["wide"])  # of rows that are not contiguous
         tell(ranks.values["step"], ranks.rank, ranks.processes, list(ranks.rows), is_right, os.getpid())
         if ranks.values["step"] == len(sizes):
             break
@@ -152,6 +153,23 @@ def test_a_process_that_fails_ends_the_program(program, tmp_path):
     """The others would wait for it; its traceback is printed."""
     done = mpirun(program(FAILS), tmp_path / "told", code=1)
     assert "ValueError: no luck" in done.stderr
+
+
+BEGINS_BADLY = """
+def begin(rows):
+    if rows.start:
+        raise ValueError("no luck")
+    return {"x": np.zeros(len(rows))}
+
+with Ranks(4, begin) as ranks:
+    tell("begun")
+"""
+
+
+def test_a_process_that_cannot_begin_ends_the_program(program, tmp_path):
+    done = mpirun(program(BEGINS_BADLY), tmp_path / "told", code=1)
+    assert "ValueError: no luck" in done.stderr
+    assert not (tmp_path / "told").exists()
 
 
 NO_SLOTS = """

@@ -5,6 +5,7 @@ The constants of `asa.backends.dmr.mechanics.Costs` follow from these times by l
 
 from __future__ import annotations
 
+import math
 import shutil
 import sys
 from collections.abc import Sequence
@@ -50,9 +51,9 @@ def measure(sizes: Sequence[int], repeats: int, data_gb: float) -> list[Measured
     """
     if len(sizes) < 2 or not all(_is_reached(few, many) for few, many in combinations(sizes, 2)):
         raise InputError(
-            "the manager multiplies numbers of processes by powers of two",
+            "the manager multiplies numbers of processes by powers of two, and a resize needs two numbers",
             where=f"sizes {', '.join(map(str, sizes))}",
-            hint="Give two or more such as 1,2,4,8.",
+            hint="Give some such as 1,2,4,8.",
         )
     if shutil.which("mpirun") is None:
         raise InputError("there is no mpirun here", hint="Install an MPI, or load the module of your site's.")
@@ -152,8 +153,8 @@ def read_costs(path: Path) -> Costs:
         raise InputError(
             f"has no constants: {error}", where=str(path), hint="Make it by `asa dmr measure --output json`."
         ) from error
-    if min(numbers.values(), default=0.0) < 0 or not costs.link_gb_s > 0:
-        raise InputError("has times below 0, or a link that moves nothing", where=str(path))
+    if not all(0 <= number < math.inf for number in numbers.values()) or costs.link_gb_s == 0:
+        raise InputError("has a constant below 0 or without end, or a link that moves nothing", where=str(path))
     return costs
 
 

@@ -44,7 +44,8 @@ def test_no_constant_is_below_0():
 
 @pytest.mark.parametrize(
     "text", ["", "{}", '{"costs": 1}', '{"costs": {"expand_s": "x"}}', '{"costs": {"none": 1}}',
-             '{"costs": {"expand_s": -1}}', '{"costs": {"link_gb_s": 0}}'],
+             '{"costs": {"expand_s": -1}}', '{"costs": {"expand_s": NaN}}',
+             '{"costs": {"none_s": Infinity}}', '{"costs": {"link_gb_s": 0}}'],
 )  # fmt: skip
 def test_what_are_no_constants_is_refused(text, tmp_path):
     path = tmp_path / "costs.json"
