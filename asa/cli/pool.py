@@ -11,7 +11,7 @@ import typer
 from asa.cli.doctor import BackendOption, SiteOption
 from asa.cli.given import OptionsOption, given_settings
 from asa.cli.terminal import write_notice
-from asa.errors import UnavailableError
+from asa.errors import InputError, UnavailableError
 from asa.units import MAX_CORES, parse_duration
 
 _LOOK_S = 1.0
@@ -55,11 +55,14 @@ def pool(
     idle_s = parse_duration(idle)
     given = given_settings(settings)
     width = cores or node_of(open_facility(backend, site, given), folder)
+    if maximum < width:
+        hint = f"Give {width} or more, or jobs of fewer cores (--cores)."
+        raise InputError(f"is less than the {width} cores of one of its jobs", where=f"--maximum {maximum}", hint=hint)
     with AsaCluster(
         site=site, backend=backend, settings=given, cores=width, threads=width, walltime=walltime, folder=folder,
         n_workers=0,
     ) as cluster, Client(cluster) as own:  # fmt: skip
-        cluster.adapt(minimum=0, maximum=max(maximum // width, 1))
+        cluster.adapt(minimum=0, maximum=maximum // width)
         offer(cluster)
         try:
             write_notice(f"Join it by: {JOINED}={folder} asa run flow.toml --strategy pool")

@@ -78,13 +78,13 @@ PRESETS: dict[str, WorkloadModel] = {
         accuracy=0.7,
     ),
 }
-"""Found by ``asa workload calibrate SYSTEM``; ``asa workload check SYSTEM`` prints how near they are, on other seeds.
+"""``asa workload check SYSTEM`` prints how near they are, on other seeds than those on which they were found.
 
-Those of Table 1 from the defaults of `WorkloadModel` with loads of 0.92 and 0.93. For uppmax, whose waits vary so much
-that four periods mislead, the load was then lowered from 0.92 in steps, on sixteen periods. Those of Table 2 by hand
-from those of Table 1, on seeds 0 to 15 (of uppmax 0 to 5) of the seven days in which runs begin: the widest jobs
-decide from which width on waits are alike, and the load how long they are. In uppmax-table2 more is submitted than can
-run, so that the queue grows throughout.
+Those of Table 1 were found by ``asa workload calibrate SYSTEM``, from the defaults of `WorkloadModel` with loads of
+0.92 and 0.93. For uppmax, whose waits vary so much that four periods mislead, the load was then lowered from 0.92 in
+steps, on sixteen periods. Those of Table 2 were set by hand, beginning with those of Table 1, on seeds 0 to 15 (of
+uppmax 0 to 5) of the seven days in which runs begin: the widest jobs decide from which width on waits are alike, and
+the load how long they are. In uppmax-table2 more is submitted than can run, so that the queue grows throughout.
 """
 
 

@@ -52,6 +52,11 @@ def test_runs_of_one_workflow_share_a_pool_and_each_does_its_own_work(place):
     assert "unset ASA_POOL" in place.asa("run", flow, *place.on, *POOL, code=2).stderr
 
 
+def test_a_pool_of_fewer_cores_than_one_of_its_jobs_is_refused(place):
+    refused = place.asa("pool", place.root / "kept", "--maximum", "1", "--cores", "2", *place.on, code=2)
+    assert "--maximum 1" in refused.stderr
+
+
 @pytest.mark.full
 def test_a_pool_ends_when_no_run_has_been_there(place):
     _, pool = keep(place, "--idle", "3s")

@@ -170,10 +170,11 @@ def _print_standings(out: Console, grid: Grid, measures: Sequence[Measure], titl
     _put(out, text, [*(measure.words.replace(" ", "\n") for measure in measures), "\nall"], rows)
     if "bbsched" in totals:
         best, tied, close = totals.pop("bbsched")
-        others = [sum(some) for some in totals.values()]
+        least, most = (bound(map(sum, totals.values())) for bound in (min, max))
+        others = f"{least} to {most}" if least < most else f"{most} each"
         out.print(
             f"bbsched is best or tied in {best + tied + close} of {many * len(measures)} cells (the others in "
-            f"{min(others)} to {max(others)}): best in {best}, within 1 % of the best in {tied}, and in {close} the "
+            f"{others}): best in {best}, within 1 % of the best in {tied}, and in {close} the "
             "draws show no significant difference."
         )
 

@@ -109,7 +109,7 @@ def network(
         networks = [one.as_dict() for one in found]
         print_json({"schema": _SCHEMA, "nodes": material.nodes, "networks": networks, "jobs": sets})
         return
-    console().print(_of_networks(found, f"Table III: {source}, {material.nodes} nodes, --config {config}"))
+    console().print(_of_networks(found, f"Table III: {Path(source).name}, {material.nodes} nodes, --config {config}"))
     phases = (f"{len(some)} {phase} sets of {sum(some):,} jobs" for phase, some in sets.items())
     console().print(f"Learned from: {', '.join(phases)}.", style="dim")
 
