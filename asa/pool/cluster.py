@@ -539,13 +539,14 @@ def _pools() -> Path:
 
 
 def _made(folder: Path) -> Path:
-    hint = "Name a folder of your own with folder=, or in ASA_POOLS one for all pools: export ASA_POOLS=.../$USER."
+    hint = "Keep it in a folder that only you can change: folder=, or for all pools export ASA_POOLS=.../$USER."
+    folder = folder.absolute()
     with in_words("cannot be made", folder, hint):
         safe.provide_above(folder)
         safe.check_fixed(folder.parent, "pool", lambda _: hint)
         safe.provide_folder(folder)
         safe.check(folder)
-    return folder.absolute()
+    return folder
 
 
 def _seconds(duration: str | float) -> float:

@@ -12,6 +12,7 @@ from typing import Any
 from asa.backend import JobState, JobStatus
 from asa.core.files import append_to, read_text
 from asa.errors import UnavailableError
+from asa.outcome import JobOutcome
 
 from .allocation import Allocation, AllocationPhase
 from .desk import PoolNews
@@ -40,7 +41,7 @@ class Roster:
         self._by_token: dict[str, Allocation] = {}
         self._refused: set[AllocationShape] = set()
         self._refusal = ""
-        self._barren = 0
+        self._barren, self._last = 0, ""  # jobs in a row without a worker, and how the last of them ended
         self._offset_s = 0.0
         self._samples: list[tuple[float, int, int, int]] = []
         self.startup_s = PoolRules().startup_s
@@ -135,7 +136,8 @@ class Roster:
         if self.live():
             return ""
         if self.is_barren:
-            return f"{self._barren} jobs in a row ended without one; their output is in {self._logs}"
+            how = f"the last as {self._last!r}; their output is in {self._logs}"
+            return f"{self._barren} jobs in a row ended without one, {how}"
         return self._refusal if self._refused.issuperset(offered) else ""
 
     # ------------------------------------------------------------------ reports
@@ -165,13 +167,17 @@ class Roster:
                 allocation.bare_since_s = self.now()
         else:
             why = f"{status.state}: {status.reason}" if status.reason else str(status.state)
-            self._end(allocation, status.end_s if status.end_s is not None else self.now(), why)
+            # a job that its node could not even start has no start
+            reached_node = status.start_s is not None or status.outcome is JobOutcome.UNABLE
+            self._end(
+                allocation, status.end_s if status.end_s is not None else self.now(), why, reached_node=reached_node
+            )
 
-    def _end(self, allocation: Allocation, at_s: float, why: str) -> None:
+    def _end(self, allocation: Allocation, at_s: float, why: str, *, reached_node: bool = False) -> None:
         if allocation.phase is AllocationPhase.ENDED:
             return
-        if allocation.start_s is not None and allocation.joined_s is None and not allocation.why:
-            self._barren += 1
+        if reached_node and allocation.joined_s is None and not allocation.why:
+            self._barren, self._last = self._barren + 1, why
             if self._barren == _MAX_BARREN:
                 until = "no more is asked for until `scale`, `adapt` or `ask` say so"
                 logger.error("%d jobs in a row had no worker: see %s; %s", self._barren, self._logs, until)

@@ -70,6 +70,7 @@ POOLED = "+pool"
 _DURATIONS = "distributed.scheduler.default-task-durations"
 _LOUD = ("distributed", "tornado", "tornado.application")  # loggers that report calls which come while the pool closes
 _PAGE = "ASA_POOL_DASHBOARD"  # variable with the address for dask's dashboard; without it there is none
+_NOTED = "10ms"  # expected run time of a task that records a stage's end
 _LOOK_S = 0.25
 _GRACE_S = 5.0  # between a request to end and the kill
 _MB = 10**6  # memory is counted in MB, since a worker's command line rounds it
@@ -469,8 +470,19 @@ class StagesBackend:
         for name, stage in self._workflow.stages.items():
             at_once = max(stage.cores_on(self._cores) // stage.cpus_per_task, 1)
             rounds = -(-len(stage.tasks) // at_once) if stage.tasks else 1
-            expected[key_split((name,))] = f"{stage.expected_s / rounds}s"
+            expected[key_split((self._kind(name),))] = f"{stage.expected_s / rounds}s"
+            expected[key_split((self._end_of(name),))] = _NOTED  # else it counts as work of unknown duration
         return expected
+
+    def _kind(self, stage: str) -> str:
+        """Return dask's name of a stage's tasks, by which it learns their run times, of all runs in the pool.
+
+        A plain hyphen would end it: dask takes what follows for a number.
+        """
+        return f"{self._workflow.name}/{stage}".replace("-", "\N{HYPHEN}")
+
+    def _end_of(self, stage: str) -> str:
+        return f"{self._kind(stage)}-end"
 
     def _offered(self) -> Mapping[str, float]:
         """Return what a worker process offers."""
@@ -508,11 +520,11 @@ class StagesBackend:
                 payload, str(self._pool_folder), job.job_id, str(self._logs / f"{_safe(job.spec)}.{job.job_id}"),
                 self._work, job.spec.walltime_s, asked(job.spec.secrets),
             )  # fmt: skip
-            options = {"resources": _needs(job.spec, cores), "key": (name, turn, number), "pure": False}
+            options = {"resources": _needs(job.spec, cores), "key": (self._kind(name), turn, number), "pure": False}
             parts.append(client.submit(run_part, order, before, **options))
         job.futures = [
             *parts,
-            client.submit(note_end, str(self._pool_folder), job.job_id, parts, key=(f"{name}-end", turn)),
+            client.submit(note_end, str(self._pool_folder), job.job_id, parts, key=(self._end_of(name), turn)),
         ]
 
     def _before(self, job: _HandedOver) -> list[_HandedOver]:

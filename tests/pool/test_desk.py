@@ -11,6 +11,7 @@ from slurm_testbed import until
 from asa.backend import Capabilities, Condition, JobSpec, JobState, JobStatus
 from asa.errors import SubmitDeferredError, SubmitInDoubtError, SubmitRejectedError, UnavailableError
 from asa.estimators import WaitStore
+from asa.outcome import JobOutcome
 from asa.pool import desk
 from asa.pool.allocation import Allocation
 from asa.pool.desk import Desk, PoolNews
@@ -354,6 +355,21 @@ def test_what_was_wrong_is_taken_back_once_there_are_answers_again(open_desk, mo
         pass
     while news.get(timeout=30).trouble:
         pass
+
+
+@pytest.mark.parametrize(
+    ("outcome", "is_stuck"), [(JobOutcome.UNABLE, True), (None, False)], ids=["could not start", "was cancelled"]
+)
+def test_jobs_that_no_node_can_start_are_not_asked_for_for_ever(tmp_path, outcome, is_stuck):
+    """They have no start. A job that somebody cancels while it waits tells nothing of the nodes."""
+    roster, shape = Roster(tmp_path), AllocationShape(4, 3600.0)
+    state = JobState.CANCELLED if outcome is None else JobState.FAILED
+    for number in range(3):
+        roster.add(Allocation(f"a{number}", f"t{number}", shape, 0.0, SOON))
+        ended = JobStatus(str(number), state, 1.0, end_s=2.0, reason="why", outcome=outcome)
+        roster.hear(PoolNews(2.0, {f"t{number}": ended}))
+    assert roster.is_barren == is_stuck
+    assert ("failed: why" in roster.stuck([shape])) == is_stuck
 
 
 def test_news_that_is_heard_late_does_not_set_the_clock_back(tmp_path):

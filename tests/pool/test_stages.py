@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 from concurrent.futures import Future
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("distributed", reason="dask.distributed is not installed")
 
+import dask
 from distributed import Client, LocalCluster
 from forked import asa
 from slurm_testbed import until
@@ -372,9 +374,9 @@ def test_what_has_ended_is_not_run_again_where_dask_lost_its_result(tmp_path):
     assert (tmp_path / "ran").read_text() == "x\n"
 
 
-def _backend(folder, *stages, **options):
+def _backend(folder, *stages, name="w", **options):
     limits = Capabilities("x", 4, 4, age_accrues=True)
-    return StagesBackend(folder, Workflow("w", stages), limits, {"cores": 4, **options}, time.sleep)
+    return StagesBackend(folder, Workflow(name, stages), limits, {"cores": 4, **options}, time.sleep)
 
 
 def test_a_list_of_which_a_task_was_lost_has_failed_once_the_others_have_ended(tmp_path, monkeypatch):
@@ -408,6 +410,33 @@ def test_a_list_of_which_a_task_was_lost_has_failed_once_the_others_have_ended(t
         waits = backend.status([second])[second]
         assert (waits.state, waits.reason) == (JobState.PENDING, "DependencyNeverSatisfied")
         backend._client.close()
+
+
+def test_run_times_are_expected_by_workflow_and_stage(tmp_path):
+    """Runs that share a pool may have stages of the same names, and a name may end with a number."""
+    expected = {("v", "step-1"): 30.0, ("v", "step-2"): 60.0, ("w", "step-1"): 90.0, ("w-2", "step-1"): 120.0}
+    flows = {flow: [stage for of, stage in expected if of == flow] for flow, _ in expected}
+    before, backends = dask.config.get(stages._DURATIONS), []  # dask forgets tasks whose results nobody wants
+    with (
+        dask.config.set({stages._DURATIONS: before}),
+        LocalCluster(0, processes=False, dashboard_address="") as cluster,
+        Client(cluster) as client,
+    ):
+        for flow, names in flows.items():
+            made = [
+                Stage(name, cores=1, command="-", walltime_s=600, expected_run_s=expected[flow, name]) for name in names
+            ]
+            backends.append(backend := _backend(tmp_path / flow, *made, name=flow))
+            backend._client, backend._cluster = client, SimpleNamespace(shape=SimpleNamespace(resources={"cores": 4.0}))
+            client.run_on_scheduler(stages._expect, backend._durations())
+            for name in names:
+                token = f"{flow}/{name}"
+                job = backend.submit(JobSpec(token, 1, 600.0, command="-", token=token, posts=(token,)))
+                task = until(partial(cluster.scheduler.tasks.get, backend._jobs[job].futures[0].key), what="the task")
+                assert cluster.scheduler._get_prefix_duration(task.prefix) == expected[flow, name]
+        assert sum(kind.tasks * kind.task_s for kind in read_demand(cluster.scheduler, 3600.0)) == pytest.approx(
+            sum(expected.values()), abs=0.1
+        )
 
 
 def test_a_pool_that_could_not_begin_keeps_its_bound(tmp_path, monkeypatch):
