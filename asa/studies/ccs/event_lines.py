@@ -18,7 +18,8 @@ from asa.units import parse_duration
 _AT = re.compile(r"\s*at=(\S*)")
 _COMMENT = re.compile(r"(^|\s)#.*")
 _WORD = re.compile(r"\S+")
-_EVENT = re.compile(r"\s*(submit|reserve|end|alter|extend|fail|hang|recover)(?=\s+[^\s:=])")
+_VERBS = ("submit", "reserve", "end", "alter", "extend", "fail", "hang", "recover")
+_EVENT = re.compile(rf"\s*({'|'.join(_VERBS)})(?=\s+[^\s:=])")
 
 
 class EventKind(StrEnum):
@@ -135,6 +136,12 @@ class _EventReader:
         line = whole.whole
         if not line[head.start :].strip():
             raise whole.cut(len(line)).refuse("a request is missing here", "Write one, as in rset=2:ncpus=4:mem=8g.")
+        if "=" not in line[head.start :] and (word := _WORD.search(line, head.start)):
+            is_event = word[0] in _VERBS
+            wrong = "its job or node is missing" if is_event else "neither an event nor a request begins so"
+            meant = "" if is_event else near(word[0], _VERBS)
+            hint = f"{meant}Events: {', '.join(_VERBS)}. A request: rset=2:ncpus=4:mem=8g."
+            raise whole.cut(*word.span()).refuse(wrong, hint)
         user, _, group = head.who.text.partition("@")
         request = ResourceRequest.parse(" " * head.start + line[head.start :], self._kinds)
         self.lines[called] = number

@@ -512,6 +512,8 @@ def test_a_picture_that_cannot_be_drawn_is_told_first(place):
         ("extend taken", 12, "a duration is missing here"),
         ("extend taken soon", 13, "'soon' is no duration"),
         ("end taken now", 10, "'now' does not belong here"),
+        ("extnd taken 10m", 0, "neither an event nor a request begins so"),
+        ("fail", 0, "its job or node is missing"),
         ("alter taken", 6, "says not what to alter"),
         ("alter taken: walltme=1", 13, "there is no resource 'walltme'"),
         ("reserve taken: rset=ncpus=1", 8, "line 1 has a job 'taken' already"),
