@@ -124,6 +124,10 @@ def shapes(
     workflows: Annotated[
         str, typer.Option(help="Moldable workflows, comma-separated: the paper's, and a chain of NAS benchmarks.")
     ] = "montage,blast,statistics,benchmarks",
+    strategies: Annotated[
+        str,
+        typer.Option(help="Strategies that choose shapes, comma-separated, as in `asa-plan,asa-plan:races=yes`."),
+    ] = "asa-plan",
     starts: _Starts = 40,
     age: _Age = Age.BOTH,
     estimator: Annotated[
@@ -135,7 +139,7 @@ def shapes(
     executor: ExecutorOption = "local",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Compare asa-plan choosing shapes with asa-plan at each single width, on recorded logs.
+    """Compare strategies that choose shapes with asa-plan at each single width, on recorded logs.
 
     Each stage may be asked for on 7 to 224 cores. Two references are known only in hindsight: the width that was best
     over all starts, and the width that was best at each start.
@@ -145,7 +149,15 @@ def shapes(
     from asa.studies.shapes.scores import ShapeVerdicts
     from asa.studies.shapes.study import ShapeQuestion, compare_ways
 
-    question = ShapeQuestion(tuple(trace), names_in(workflows, "--workflows"), _RULES[age], estimator, starts, history)
+    question = ShapeQuestion(
+        tuple(trace),
+        names_in(workflows, "--workflows"),
+        names_in(strategies, "--strategies"),
+        _RULES[age],
+        estimator,
+        starts,
+        history,
+    )
     runs = run_study(compare_ways, question, results, executor=executor, jobs=jobs, kept=results)
     print_found(ShapeVerdicts(runs, starts, estimator), as_json=output is Output.JSON)
 

@@ -113,6 +113,24 @@ def test_references_are_the_best_width_of_all_and_of_each_start():
     assert verdict.others_wait_s.mean == pytest.approx(5.0 - 20.0)
 
 
+def test_strategies_that_choose_are_scored_beside_each_other():
+    """The second takes 1.3 times as long as the best width of a start at one of two."""
+    more = [run(CHOSEN, start, s, strategy="asa-plan:races=yes") for start, s in enumerate((130.0, 100.0))]
+    first, second = judged([*two_starts(), *more])
+    assert [first.strategy, second.strategy] == ["asa-plan", "asa-plan:races=yes"]
+    assert first == judged(two_starts())[0]
+    assert second.over_each.mean == pytest.approx(math.sqrt(1.3))
+    assert (first.bad_share, second.bad_share) == (0.0, 0.5)
+    runs = [*two_starts(), *more, *two_starts(trace="b.swf")]
+    assert [(v.trace, v.strategy) for v in judged(runs) if v.workflow == ALL] == [(ALL, "asa-plan")]
+
+
+def test_races_choose_shapes_too(log):
+    runs = compare_ways(small(log, choosing=("asa-plan", "asa-plan:races=yes"), age=(True,)), jobs=1)
+    chosen = {(r.strategy, r.start): r.makespan_s for r in runs if r.width == CHOSEN}
+    assert set(chosen) == {(name, start) for name in ("asa-plan", "asa-plan:races=yes") for start in (0, 1)}
+
+
 def test_logs_and_workflows_count_alike():
     runs = [*two_starts(), *two_starts(workflow="v"), *two_starts(trace="b.swf"), *two_starts(age_accrues=False)]
     rows = [(v.trace, v.workflow, v.age_accrues) for v in judged(runs)]
@@ -143,7 +161,9 @@ def test_benchmarks_are_as_wide_as_the_machine_at_most():
     assert all(len(stage.shapes) > 1 for stage in flow.stages.values())
 
 
-@pytest.mark.parametrize("options", [{"starts": 1}, {"workflows": ()}, {"estimator": "nobody"}])
+@pytest.mark.parametrize(
+    "options", [{"starts": 1}, {"workflows": ()}, {"choosing": ("nobody",)}, {"estimator": "nobody"}]
+)
 def test_what_cannot_be_compared_is_refused(log, options):
     with pytest.raises(InputError):
         small(log, **options).cells()

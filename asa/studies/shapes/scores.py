@@ -18,6 +18,7 @@ from asa.studies.runs import put_together
 from asa.studies.shapes.study import CHOSEN, ShapeRun
 
 ALL = "all"
+BAD = 1.25
 _BIG_JOB = "big-job"
 
 
@@ -27,6 +28,7 @@ class ShapeVerdict:
 
     trace: str
     workflow: str
+    strategy: str
     age_accrues: bool
     # single width that is best over all starts, in hindsight; 0 if several workflows or logs are joined
     best_width: int
@@ -36,6 +38,7 @@ class ShapeVerdict:
     over_big_job: Interval  # ratio to the Big Job's makespan; of core-hours the ratio of sums over starts
     hours_over_big_job: float
     hours_over_fixed: float
+    bad_share: float  # of the starts: those whose makespan is over `BAD` times that of the best width of the start
     # by how many seconds the mean wait of other jobs is longer than with the Big Job; mean over starts
     others_wait_s: Interval
 
@@ -46,6 +49,7 @@ class _Cell:
 
     trace: str
     workflow: str
+    strategy: str
     best_width: int
     chosen: NDArray[np.float64]
     fixed: NDArray[np.float64]
@@ -59,36 +63,48 @@ def judged(runs: Sequence[ShapeRun]) -> list[ShapeVerdict]:
     """Score chosen shapes: a row for each log and workflow, for each log, and for all; for each rule of age."""
     verdicts: list[ShapeVerdict] = []
     for age, of in put_together(runs, lambda run: run.age_accrues).items():
-        cells = [_cell(here) for here in put_together(of, lambda run: (run.trace, run.workflow)).values()]
+        by_workflow = put_together(of, lambda run: (run.trace, run.workflow)).values()
+        cells = [cell for here in by_workflow for cell in _cells(here)]
         by_log = put_together(cells, lambda cell: cell.trace)
         for trace, here in by_log.items():
             verdicts += [_verdict([cell], trace, cell.workflow, age_accrues=age) for cell in here]
-            verdicts += [_verdict(here, trace, ALL, age_accrues=age)] if len(here) > 1 else []
-        verdicts += [_verdict(cells, ALL, ALL, age_accrues=age)] if len(by_log) > 1 else []
+            verdicts += _together(here, trace, age_accrues=age)
+        verdicts += _together(cells, ALL, age_accrues=age) if len(by_log) > 1 else []
     return verdicts
 
 
-def _cell(runs: Sequence[ShapeRun]) -> _Cell:
+def _together(cells: Sequence[_Cell], trace: str, *, age_accrues: bool) -> list[ShapeVerdict]:
+    """Score several workflows or logs together, by strategy."""
+    by_strategy = put_together(cells, lambda cell: cell.strategy).values()
+    return [_verdict(of, trace, ALL, age_accrues=age_accrues) for of in by_strategy if len(of) > 1]
+
+
+def _cells(runs: Sequence[ShapeRun]) -> list[_Cell]:
+    """Put the runs of a workflow on a log together, for each strategy that chooses shapes."""
     in_order = sorted(runs, key=lambda run: run.start)
     arms: Mapping[tuple[str, int], Sequence[ShapeRun]] = put_together(in_order, lambda run: (run.strategy, run.width))
     logs = {arm: np.log([r.makespan_s for r in of]) for arm, of in arms.items()}
     others_s = {arm: np.array([r.longer_wait_s for r in of]) for arm, of in arms.items()}
     hours = {arm: float(np.mean([r.core_hours for r in of])) for arm, of in arms.items()}
     [big_job] = (arm for arm in arms if arm[0] == _BIG_JOB)
-    [chosen] = (arm for arm in arms if arm[1] == CHOSEN)
-    fixed = [arm for arm in arms if arm not in (big_job, chosen)]
+    choosing = [arm for arm in arms if arm[1] == CHOSEN]
+    fixed = [arm for arm in arms if arm not in (big_job, *choosing)]
     best = min(fixed, key=lambda arm: float(logs[arm].mean()))
-    return _Cell(
-        runs[0].trace,
-        runs[0].workflow,
-        best[1],
-        logs[chosen],
-        logs[best],
-        np.min([logs[arm] for arm in fixed], axis=0),
-        logs[big_job],
-        (hours[chosen], hours[best], hours[big_job]),
-        others_s[chosen] - others_s[big_job],
-    )
+    return [
+        _Cell(
+            runs[0].trace,
+            runs[0].workflow,
+            chosen[0],
+            best[1],
+            logs[chosen],
+            logs[best],
+            np.min([logs[arm] for arm in fixed], axis=0),
+            logs[big_job],
+            (hours[chosen], hours[best], hours[big_job]),
+            others_s[chosen] - others_s[big_job],
+        )
+        for chosen in choosing
+    ]
 
 
 def _verdict(cells: Sequence[_Cell], trace: str, workflow: str, *, age_accrues: bool) -> ShapeVerdict:
@@ -102,6 +118,7 @@ def _verdict(cells: Sequence[_Cell], trace: str, workflow: str, *, age_accrues: 
     return ShapeVerdict(
         trace,
         workflow,
+        cells[0].strategy,
         age_accrues,
         cells[0].best_width if len(cells) == 1 else 0,
         over(1),
@@ -110,6 +127,7 @@ def _verdict(cells: Sequence[_Cell], trace: str, workflow: str, *, age_accrues: 
         over(3),
         float(np.exp(hours[0] - hours[2])),
         float(np.exp(hours[0] - hours[1])),
+        float(np.mean([cell.chosen - cell.each > np.log(BAD) for cell in cells])),
         mean_interval(np.mean([cell.others_s for cell in cells], axis=0)),
     )
 
@@ -134,9 +152,10 @@ class ShapeVerdicts:
         text = (
             f"{self.starts} starts on each log, waits predicted by {self.estimator}. Over fixed: makespan over that of "
             "the one width that was best over all starts. Over each: over the width that was best at each start; none "
-            "is a single width that anybody could have known. Possible: of these two the second over the first. Over "
-            "Big Job: makespan, and core-hours. Geometric means with 95 % intervals over starts. Others: by how much "
-            "the mean wait of others is longer than with the Big Job."
+            "is a single width that anybody could have known. Possible: of these two the second over the first. Bad: "
+            f"share of starts over {BAD} times the latter. Over Big Job: makespan, and core-hours. Geometric means "
+            "with 95 % intervals over starts. Others: by how much the mean wait of others is longer than with the Big "
+            "Job."
         )
         by_age = put_together(judged(self.runs), lambda verdict: verdict.age_accrues)
         return Group(*(_table(age, of) for age, of in by_age.items()), Text(text, style="dim"))
@@ -144,18 +163,20 @@ class ShapeVerdicts:
 
 def _table(age: bool, verdicts: Sequence[ShapeVerdict]) -> Table:  # noqa: FBT001 - sorts the tables
     rows: list[Row] = []
+    several = len({verdict.strategy for verdict in verdicts}) > 1
     for index, verdict in enumerate(verdicts):
         if index == 0 or verdict.trace != verdicts[index - 1].trace:
             log = Path(verdict.trace).name.removesuffix(".gz").removesuffix(".swf")
-            rows.append(Row((log, *[""] * 8), style="bold", begins_section=index > 0))
+            rows.append(Row((log, *[""] * 9), style="bold", begins_section=index > 0))
         rows.append(
             Row(
                 (
-                    f"  {verdict.workflow}",
+                    f"  {verdict.workflow}{f', {verdict.strategy}' if several else ''}",
                     str(verdict.best_width or ""),
                     _ratio(verdict.over_fixed),
                     number(verdict.each_over_fixed, 2),
                     _ratio(verdict.over_each),
+                    f"{100 * verdict.bad_share:.0f} %",
                     number(verdict.hours_over_fixed, 2),
                     _ratio(verdict.over_big_job),
                     number(verdict.hours_over_big_job, 2),
@@ -164,7 +185,8 @@ def _table(age: bool, verdicts: Sequence[ShapeVerdict]) -> Table:  # noqa: FBT00
                 style="bold" if verdict.workflow == ALL else "",
             )
         )
-    headings = ("", "Best width", "Over fixed", "Possible", "Over each", "Core-h", "Over Big Job", "Core-h", "Others")
+    fixed = ("Best width", "Over fixed", "Possible", "Over each", "Bad", "Core-h")
+    headings = ("", *fixed, "Over Big Job", "Core-h", "Others")
     rule = "" if age else "no "
     return Table(
         headings, rows, title=f"Chosen shapes, where jobs gain {rule}priority while they wait for a dependency"

@@ -44,6 +44,7 @@ class ShapeCell:
 
     trace: str
     workflows: str  # names, separated by commas
+    choosing: str  # strategies that choose shapes, separated by commas
     age_accrues: bool
     estimator: str
     starts: int
@@ -74,6 +75,7 @@ class ShapeQuestion:
 
     traces: tuple[Path, ...]
     workflows: tuple[str, ...] = WORKFLOWS
+    choosing: tuple[str, ...] = (_STRATEGY,)  # strategies that choose shapes
     age: tuple[bool, ...] = (True, False)  # rules to try: whether age accrues while a dependency holds a job
     estimator: str = "asa-queue"
     starts: int = 40
@@ -81,10 +83,15 @@ class ShapeQuestion:
 
     def cells(self) -> list[ShapeCell]:
         """Return all units of work. Those of a log are together, so that it is read once."""
-        if self.starts < 2 or not self.traces or not self.workflows:
-            raise InputError("there is nothing to compare", hint="Give a log, a workflow, and at least two starts.")
+        if self.starts < 2 or not (self.traces and self.workflows and self.choosing):
+            raise InputError(
+                "there is nothing to compare", hint="Give a log, a workflow, a strategy, and at least two starts."
+            )
+        for name in self.choosing:
+            load_strategy(name)
         plugins.load("asa.estimators", self.estimator)
-        named = [("strategies", _REFERENCE), ("strategies", _STRATEGY), ("estimators", self.estimator)]
+        kinds = {_REFERENCE, _STRATEGY, *(name.partition(":")[0] for name in self.choosing)}
+        named = [*(("strategies", kind) for kind in sorted(kinds)), ("estimators", self.estimator)]
         code = code_digest((f"asa.{kind}", name) for kind, name in named)
         cells: list[ShapeCell] = []
         for trace in self.traces:
@@ -95,14 +102,16 @@ class ShapeQuestion:
             for workflow in self.workflows:
                 moldable_workflow(workflow, machine)
             rest = (self.estimator, self.starts, self.history, digest([trace]), code)
-            cells += [ShapeCell(str(trace), ",".join(self.workflows), age, *rest) for age in self.age]
+            workflows, choosing = ",".join(self.workflows), ",".join(self.choosing)
+            cells += [ShapeCell(str(trace), workflows, choosing, age, *rest) for age in self.age]
         return cells
 
 
-def _arms(machine_cores: int) -> list[tuple[str, int]]:
+def _arms(machine_cores: int, choosing: Iterable[str]) -> list[tuple[str, int]]:
     """Return the compared strategies, each with a width."""
     widths = _widths(machine_cores)
-    return [(_REFERENCE, widest(widths)), *((_STRATEGY, width) for width in (*widths, CHOSEN))]
+    fixed = [(_STRATEGY, width) for width in widths]
+    return [(_REFERENCE, widest(widths)), *fixed, *((strategy, CHOSEN) for strategy in choosing)]
 
 
 def _widths(machine_cores: int) -> list[int]:
@@ -174,7 +183,7 @@ def run_cell(cell: ShapeCell) -> list[ShapeRun]:
         return [
             _run(cell, (known, without), name, workflow, arm)
             for name, workflow in workflows.items()
-            for arm in _arms(machine)
+            for arm in _arms(machine, cell.choosing.split(","))
         ]
 
     came = each_knowing(site, range(cell.starts), bank, cell.history, run)
