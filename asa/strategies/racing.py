@@ -5,10 +5,15 @@ It needs no forecast.
 All remaining stages are requested as one job, at the largest width that still shortens the run enough. If that job has
 not started after a while, further jobs are requested: the same stages at other widths, the widest first, and the next
 stage alone. A gap is often large enough for one of two pending jobs, and too small for the other.
+
+The first to start is kept, so a job that runs longer may start just before one that would have ended sooner. Therefore
+it is requested only after the first has waited as long as the other runs longer. Whatever the queue does then, the loss
+is bounded as in ski rental: the work takes at most about twice as long as if the waits had been known.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -38,12 +43,16 @@ class Races:
         A width is kept if its run time is at most this share of the run time at the last kept width.
     alone
         Number of widths at which the next stage alone is requested.
+    patience
+        A job that runs longer than the first is requested after the first has been pending for this number of times
+        the difference. 0: after `pause_s`, as all others.
     """
 
     max_racers: int = 3
     pause_s: float = 60.0
     max_share: float = 0.9
     alone: int = 2
+    patience: float = 1.0
 
     def plan(self, view: RunView) -> Plan | None:
         """Return the plan for jobs that race; None if the stages cannot race here."""
@@ -74,19 +83,23 @@ class Races:
             return None
         if not lead.is_pending:
             return Plan()  # the job has ended, and another job that may have begun is being looked for
-        if view.now_s < lead.submit_s + self.pause_s:
-            return Plan(wake_s=lead.submit_s + self.pause_s)
         stages = [view.stages[name].stage for name in left]
         asked = {_rest(racer.stages, racer.shapes, left) for racer in view.racers}
         asked.add(_rest(lead.stages, tuple(_shape(view.stages[name].stage) for name in lead.stages), left))
         waited = format_duration(view.now_s - lead.submit_s)
-        others = self.requests(left, stages, view.capabilities)
+        waits = [
+            (job, lead.submit_s + max(self.pause_s, self.patience * job.longer_s) - view.now_s)
+            for job in self.requests(left, stages, view.capabilities)
+            if _rest(job.stages, job.shapes, left) not in asked
+        ]
         most = view.capabilities.max_queued
         pending = sum(racer.is_pending for racer in view.racers)
         free = min(self.max_racers + 1, self.max_racers + 1 if most is None else most) - pending
-        new = [job for job in others if _rest(job.stages, job.shapes, left) not in asked][: max(free, 0)]
+        next_ones = waits[: max(free, 0)]
+        new = [job for job, in_s in next_ones if in_s <= 0]
+        wake_s = min((view.now_s + in_s for _, in_s in next_ones if in_s > 0), default=None)
         number = max(racer.number for racer in view.racers)
-        return Plan.of(
+        racers = [
             PlannedJob(
                 job.stages,
                 view.now_s,
@@ -96,13 +109,18 @@ class Races:
                 shapes=job.shapes,
             )
             for place, job in enumerate(new, start=1)
-        )
+        ]
+        return Plan.of(racers, wake_s=wake_s)
 
     def requests(self, left: Sequence[str], stages: Sequence[Stage], site: Capabilities) -> list[RaceRequest]:
         """List the requests in order: the first by itself, the others after a while."""
         whole = list(self._ladder(stages, site))
+        first_s = {name: shape.run_s for one in whole[:1] for name, shape in zip(one.stages, one.shapes, strict=True)}
         alone = list(self._ladder(stages[:1], site))[: self.alone] if len(left) > 1 else []
-        return [*whole[:1], *alone[:1], *whole[1:2], *whole[2:], *alone[1:]]
+        return [
+            replace(one, longer_s=one.run_s - sum(first_s.get(name, math.inf) for name in one.stages))
+            for one in (*whole[:1], *alone[:1], *whole[1:2], *whole[2:], *alone[1:])
+        ]
 
     def _ladder(self, stages: Sequence[Stage], site: Capabilities) -> Iterator[RaceRequest]:
         """Return the worthwhile requests for the given stages in one job, the widest first."""
@@ -163,6 +181,8 @@ class RaceRequest:
     shapes: tuple[Shape, ...]
     cores: int
     run_s: float
+    longer_s: float = 0.0
+    """How much longer it runs than the first request does for the same stages."""
 
     def called(self, left: int) -> str:
         """Return the resources that it requests, in words."""
@@ -171,17 +191,18 @@ class RaceRequest:
 
 
 def read_races(settings: Mapping[str, str]) -> Races | None:
-    """Read the settings ``races`` (yes or no), ``max-racers`` and ``race-after`` (seconds); None for no races.
+    """Read the settings `races` (yes or no), `max-racers`, `race-after` (seconds) and `patience`; None for no races.
 
     Raises `InputError`: one is invalid.
     """
     text = settings.get("races", "no")
     if text not in {"yes", "no"}:
         raise InputError(f"{text!r} is not yes or no", where="asa-plan: races", hint="As in races=yes.")
-    most, pause_s = (
-        _whole(name, settings.get(name, usual)) for name, usual in (("max-racers", "3"), ("race-after", "60"))
+    most, pause_s, patience = (
+        _whole(name, settings.get(name, usual))
+        for name, usual in (("max-racers", "3"), ("race-after", "60"), ("patience", "1"))
     )
-    return Races(most, pause_s) if text == "yes" and most else None
+    return Races(most, pause_s, patience=patience) if text == "yes" and most else None
 
 
 def _whole(name: str, text: str) -> int:

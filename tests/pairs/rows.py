@@ -10,7 +10,7 @@ from pairs.plain import refusal_of
 
 STRATEGIES = tuple(sorted(set(names("asa.strategies")) - {"oracle", "asa-asks", "asa-naive-asks"}))
 """Those of `asa run`; the others need a simulator, which knows the future, or a batch system that plans."""
-RACES = "asa-plan:races=yes:race-after=0:max-racers=3"
+RACES = "asa-plan:races=yes:race-after=0:patience=0:max-racers=3"
 BEHIND = {
     "nothing": (),
     "one": (("x", "T"),),

@@ -11,7 +11,7 @@ from slurm_testbed import until
 from asa.records import Cancelled
 from asa.shapes import Moldable, Scaling
 
-AT_ONCE = "asa-plan:races=yes:race-after=0:max-racers=6"
+AT_ONCE = "asa-plan:races=yes:race-after=0:patience=0:max-racers=6"
 WIDTHS = Moldable((28, 14, 7), scaling=Scaling("tasks"))
 MOMENTS = [*(("journal", at) for at in (5, 9, 13, 17, 21)), ("change", 2), ("change", 4), ("look", 3)]
 

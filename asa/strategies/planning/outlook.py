@@ -113,7 +113,7 @@ def read_aim(settings: Mapping[str, str]) -> Aim:
     >>> read_aim({"price": "30", "at-most": "1.1"})
     Aim(price_s=30.0, at_most=1.1, deadline_s=None, grow=False, chooses_shapes=True)
     """
-    known = ("price", "at-most", "deadline", "grow", "shapes", "races", "max-racers", "race-after")
+    known = ("price", "at-most", "deadline", "grow", "shapes", "races", "max-racers", "race-after", "patience")
     if unknown := next((name for name in settings if name not in known), None):
         hint = f"{near(unknown, known)}Known: {', '.join(known)}."
         raise InputError(f"there is no setting {unknown!r}", where="asa-plan", hint=hint)

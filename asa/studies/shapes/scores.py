@@ -152,32 +152,30 @@ class ShapeVerdicts:
         text = (
             f"{self.starts} starts on each log, waits predicted by {self.estimator}. Over fixed: makespan over that of "
             "the one width that was best over all starts. Over each: over the width that was best at each start; none "
-            "is a single width that anybody could have known. Possible: of these two the second over the first. Bad: "
+            "is a single width that anybody could have known. Bad: "
             f"share of starts over {BAD} times the latter. Over Big Job: makespan, and core-hours. Geometric means "
             "with 95 % intervals over starts. Others: by how much the mean wait of others is longer than with the Big "
             "Job."
         )
-        by_age = put_together(judged(self.runs), lambda verdict: verdict.age_accrues)
-        return Group(*(_table(age, of) for age, of in by_age.items()), Text(text, style="dim"))
+        tables = put_together(judged(self.runs), lambda verdict: (verdict.age_accrues, verdict.strategy))
+        return Group(*(_table(*which, of) for which, of in tables.items()), Text(text, style="dim"))
 
 
-def _table(age: bool, verdicts: Sequence[ShapeVerdict]) -> Table:  # noqa: FBT001 - sorts the tables
+def _table(age: bool, strategy: str, verdicts: Sequence[ShapeVerdict]) -> Table:  # noqa: FBT001 - sorts the tables
     rows: list[Row] = []
-    several = len({verdict.strategy for verdict in verdicts}) > 1
     for index, verdict in enumerate(verdicts):
         if index == 0 or verdict.trace != verdicts[index - 1].trace:
             log = Path(verdict.trace).name.removesuffix(".gz").removesuffix(".swf")
-            rows.append(Row((log, *[""] * 9), style="bold", begins_section=index > 0))
+            rows.append(Row((log, *[""] * 8), style="bold", begins_section=index > 0))
         rows.append(
             Row(
                 (
-                    f"  {verdict.workflow}{f', {verdict.strategy}' if several else ''}",
+                    f"  {verdict.workflow}",
                     str(verdict.best_width or ""),
                     _ratio(verdict.over_fixed),
-                    number(verdict.each_over_fixed, 2),
+                    number(verdict.hours_over_fixed, 2),
                     _ratio(verdict.over_each),
                     f"{100 * verdict.bad_share:.0f} %",
-                    number(verdict.hours_over_fixed, 2),
                     _ratio(verdict.over_big_job),
                     number(verdict.hours_over_big_job, 2),
                     plus_minus(verdict.others_wait_s, None, "+"),
@@ -185,12 +183,10 @@ def _table(age: bool, verdicts: Sequence[ShapeVerdict]) -> Table:  # noqa: FBT00
                 style="bold" if verdict.workflow == ALL else "",
             )
         )
-    fixed = ("Best width", "Over fixed", "Possible", "Over each", "Bad", "Core-h")
-    headings = ("", *fixed, "Over Big Job", "Core-h", "Others")
+    headings = ("", "Best width", "Over fixed", "Core-h", "Over each", "Bad", "Over Big Job", "Core-h", "Others")
     rule = "" if age else "no "
-    return Table(
-        headings, rows, title=f"Chosen shapes, where jobs gain {rule}priority while they wait for a dependency"
-    )
+    title = f"Shapes that {strategy} chooses, where jobs gain {rule}priority while they wait for a dependency"
+    return Table(headings, rows, title=title)
 
 
 def _ratio(interval: Interval) -> str:
