@@ -302,11 +302,7 @@ def _follow_up(state: RunState, strategy: Strategy, forecast: Forecast, now_s: f
     """Return the requests that follow the submitted jobs: more cores for them, and jobs that race with them later."""
     plan = strategy.plan(state.view(now_s), forecast)
     for job in plan.submissions:
-        if not job.has_payload:
-            yield PlannedSpec(job, spec_of(state, job), max(job.submit_s - now_s, 0.0))
-    later = plan if plan.wake_s is None else strategy.plan(state.view(plan.wake_s), forecast)
-    for job in later.submissions:
-        if job.is_alternative:
+        if not job.has_payload or job.is_alternative:
             yield PlannedSpec(job, spec_of(state, job), max(job.submit_s - now_s, 0.0))
 
 

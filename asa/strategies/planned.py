@@ -83,8 +83,8 @@ class Planned(Strategy):
     def configured(cls, settings: Mapping[str, str]) -> Planned:
         """Make a strategy from settings: ``price``, ``at-most``, ``deadline``, ``grow``, ``shapes``.
 
-        A price is in words, as in ``1 h = 200 core-hours``, or in seconds a core-hour. Also ``races``, ``max-racers``
-        and ``race-after``: see `asa.strategies.racing`. With ``races=no``, only one job at a time is for the same work.
+        A price is in words, as in ``1 h = 200 core-hours``, or in seconds a core-hour. Also ``races``, ``max-racers``,
+        ``race-after`` and ``patience``: see `asa.strategies.racing`. With ``races=no``, only one job at a time is for the same work.
 
         Raises
         ------

@@ -23,7 +23,7 @@ from asa.shapes import Shape
 from asa.units import format_duration
 from asa.workflow import Stage
 
-from .base import Cancellation, Choice, Keep, Phase, Plan, PlannedJob, RunView
+from .base import Cancellation, Choice, Keep, Phase, Plan, PlannedJob, RacerView, RunView
 from .planning.molding import WideningJob, forms_of, lines_of
 
 _HAS_JOB = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
@@ -86,31 +86,26 @@ class Races:
         stages = [view.stages[name].stage for name in left]
         asked = {_rest(racer.stages, racer.shapes, left) for racer in view.racers}
         asked.add(_rest(lead.stages, tuple(_shape(view.stages[name].stage) for name in lead.stages), left))
-        waited = format_duration(view.now_s - lead.submit_s)
-        waits = [
-            (job, lead.submit_s + max(self.pause_s, self.patience * job.longer_s) - view.now_s)
+        others = [
+            job
             for job in self.requests(left, stages, view.capabilities)
             if _rest(job.stages, job.shapes, left) not in asked
         ]
         most = view.capabilities.max_queued
         pending = sum(racer.is_pending for racer in view.racers)
         free = min(self.max_racers + 1, self.max_racers + 1 if most is None else most) - pending
-        next_ones = waits[: max(free, 0)]
-        new = [job for job, in_s in next_ones if in_s <= 0]
-        wake_s = min((view.now_s + in_s for _, in_s in next_ones if in_s > 0), default=None)
         number = max(racer.number for racer in view.racers)
-        racers = [
-            PlannedJob(
-                job.stages,
-                view.now_s,
-                Keep.NOTHING,
-                f"races with job {lead.job_id}, which has waited for {waited}: {job.called(len(left))}",
-                racer=number + place,
-                shapes=job.shapes,
-            )
-            for place, job in enumerate(new, start=1)
-        ]
-        return Plan.of(racers, wake_s=wake_s)
+        return Plan.of(
+            self._rival(job, lead, number + place, view.now_s, job.called(len(left)))
+            for place, job in enumerate(others[: max(free, 0)], start=1)
+        )
+
+    def _rival(self, job: RaceRequest, lead: RacerView, number: int, now_s: float, called: str) -> PlannedJob:
+        """Return the job that is submitted if the lead has not started until then."""
+        submit_s = max(lead.submit_s + max(self.pause_s, self.patience * job.longer_s), now_s)
+        waited = format_duration(submit_s - lead.submit_s)
+        reason = f"races with job {lead.job_id}, which has waited for {waited}: {called}"
+        return PlannedJob(job.stages, submit_s, Keep.NOTHING, reason, racer=number, shapes=job.shapes)
 
     def requests(self, left: Sequence[str], stages: Sequence[Stage], site: Capabilities) -> list[RaceRequest]:
         """List the requests in order: the first by itself, the others after a while."""

@@ -20,7 +20,7 @@ from asa.strategies.base import Phase
 from asa.strategies.racing import Races
 from asa.workflow import Workflow
 
-RACING = replace(load_strategy("asa-plan"), races=Races(max_racers=4, alone=2))
+RACING = replace(load_strategy("asa-plan"), races=Races(max_racers=4, alone=2, patience=0))
 # submit, request, run, cores: what others hold
 LEADS = ()
 WAITS = ((0, 2000, 2000, 4),)  # the lead would wait until 2000, and one of 4 cores starts at once
@@ -39,7 +39,7 @@ def test_all_that_is_left_is_asked_for_at_the_width_that_still_gains(tmp_path):
 
 
 def test_the_first_to_start_is_kept_and_the_others_are_withdrawn(tmp_path):
-    result = go(world := machine(WAITS), tmp_path, replace(RACING, races=Races(alone=0)), flow=CHAIN)
+    result = go(world := machine(WAITS), tmp_path, replace(RACING, races=Races(alone=0, patience=0)), flow=CHAIN)
     check(world, tmp_path, result)
     whole = ("a", "b", "c")
     assert asked(result) == [(whole, 8, 0), (whole, 4, 60), (whole, 2, 60)]
@@ -48,6 +48,15 @@ def test_the_first_to_start_is_kept_and_the_others_are_withdrawn(tmp_path):
     withdrawn = {r.job_id: r.reason for r in result.records if isinstance(r, Cancelled)}
     assert set(withdrawn) == {"1", "3"}
     assert "job 2, which raced with it for stage 'a', started first" in withdrawn.values()
+
+
+def test_what_runs_longer_is_asked_for_once_the_first_has_waited_as_long(tmp_path):
+    """On 8, 4 and 2 cores the three stages take 300, 600 and 1,200 s; on 4 cores one could start at once."""
+    result = go(world := machine(WAITS), tmp_path, replace(RACING, races=Races(alone=0)), flow=CHAIN)
+    check(world, tmp_path, result)
+    whole = ("a", "b", "c")
+    assert asked(result) == [(whole, 8, 0), (whole, 4, 300)]
+    assert [r.time_s for r in result.records if isinstance(r, StageEnded)] == [500, 700, 900]
 
 
 def test_what_has_more_to_run_than_the_stage_that_started_stays_pending(tmp_path):
@@ -80,7 +89,7 @@ def test_of_two_that_start_in_the_same_second_one_runs(tmp_path):
 
 @pytest.mark.full
 @pytest.mark.parametrize("others", [WAITS, AT_ONCE, LATE])
-@pytest.mark.parametrize("races", [Races(), Races(max_racers=6, alone=2)])
+@pytest.mark.parametrize("races", [Races(), Races(max_racers=6, alone=2, patience=0)])
 def test_a_client_killed_at_any_point_of_a_race_goes_on_where_it_was(others, races, tmp_path):
     strategy, plain = replace(RACING, races=races), Mortal()
     (tmp_path / "plain").mkdir()
@@ -172,7 +181,7 @@ def shown_of(state, name):
 
 
 def test_commands_show_which_jobs_race_and_why_one_was_withdrawn(tmp_path):
-    result = go(machine(WAITS), tmp_path, replace(RACING, races=Races(alone=0)), flow=CHAIN)
+    result = go(machine(WAITS), tmp_path, replace(RACING, races=Races(alone=0, patience=0)), flow=CHAIN)
     assert result.outcome == "completed"
     state = RunState("chain", CHAIN, machine(WAITS).capabilities, "r" * 12, None, "")
     lines, said = [], []
@@ -201,15 +210,15 @@ def test_commands_show_which_jobs_race_and_why_one_was_withdrawn(tmp_path):
 
 
 def test_a_dry_run_shows_which_jobs_will_race():
-    """With the pause after which they are submitted, if the first one has not started."""
+    """With the time after which they are submitted, if the first one has not started: what runs longer comes later."""
     site = machine(WAITS).capabilities
     plan = RunPlan("abcd1234", "w", "w", tuple(CHAIN.stages.values()), "asa-plan", "local", site, created_s=1.7e9)
     jobs = list(jobs_at_first(plan, replace(RACING, races=Races(alone=1, pause_s=90.0))))
     assert [(job.planned.stages, job.spec.cores, job.planned.racer, job.in_s) for job in jobs] == [
         (("a", "b", "c"), 8, 1, 0.0),
         (("a",), 8, 2, 90.0),
-        (("a", "b", "c"), 4, 3, 90.0),
-        (("a", "b", "c"), 2, 4, 90.0),
+        (("a", "b", "c"), 4, 3, 300.0),
+        (("a", "b", "c"), 2, 4, 900.0),
     ]
 
 
