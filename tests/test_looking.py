@@ -54,6 +54,7 @@ LOOK = {
     "dras evaluate": [["dras", "evaluate", DATA, "--weights", DATA]],
     "dras jobs": [["dras", "jobs", DATA]],
     "dras network": [["dras", "network", DATA]],
+    "dmr study": [["dmr", "study", "--costs", DATA]],
     "dras rewards": [["dras", "rewards", DATA, "--weights", DATA]],
 }
 """How each command is run that reads a file, without asking a batch system."""
@@ -61,13 +62,13 @@ NO_FILE = {
     "init", "list", "schema", "bank export", "bank forget", "workload check", "workload calibrate", "workload generate",
     "experiment strategies", "experiment shapes", "experiment bags", "experiment legs", "experiment adoption",
     "campaign paper", "campaign schedulers", "ccs bench", "bbsched compare", "bbsched gd", "bbsched bench",
-    "bbsched scaling", "bbsched requests", "dmr study", "dras train", "dras orders", "dras ablation",
+    "bbsched scaling", "bbsched requests", "dras train", "dras orders", "dras ablation",
 }  # fmt: skip
 """They read nothing but what asa itself kept, and logs of jobs, which the others try."""
 ACTS = {
     "resume", "cancel", "tick",  # on a run, which is to be its user's own
     "doctor",  # asks the batch system, by the command that the site file is there to name
-    "dmr serve", "dmr submit", "dmr beside",
+    "dmr serve", "dmr submit", "dmr beside", "dmr measure",
     "record",  # runs what it is given
     "pool",  # runs what its user's runs hand over
 }  # fmt: skip

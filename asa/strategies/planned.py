@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from asa.backend import DependencyType
 from asa.units import format_duration
@@ -65,6 +66,8 @@ class Planned(Strategy):
         The source of its forecasts.
     races
         The rule by which several jobs race for the same stages; None for no races.
+    races_when
+        ``always``, or ``unknown``: while no wait can be predicted, if a stage has several shapes.
     rivals
         Whether the job that replaces a queued one may be submitted while that is queued, if the site allows it.
     """
@@ -76,7 +79,8 @@ class Planned(Strategy):
     max_idle: float = 0.25
     max_idle_core_hours: float = 10.0
     forecast: ForecastKind = ForecastKind.LEARNED
-    races: Races | None = None
+    races: Races | None = field(default_factory=Races)
+    races_when: Literal["always", "unknown"] = "unknown"
     rivals: bool = True
 
     @classmethod
@@ -84,14 +88,16 @@ class Planned(Strategy):
         """Make a strategy from settings: ``price``, ``at-most``, ``deadline``, ``grow``, ``shapes``.
 
         A price is in words, as in ``1 h = 200 core-hours``, or in seconds a core-hour. Also ``races``, ``max-racers``,
-        ``race-after`` and ``patience``: see `asa.strategies.racing`. With ``races=no``, only one job at a time is for the same work.
+        ``race-after`` and ``patience``: see `asa.strategies.racing`. With ``races=no``, only one job at a time is for
+        the same work.
 
         Raises
         ------
         InputError
             A setting is unknown, or its value is invalid.
         """
-        return cls(aim=read_aim(settings), races=read_races(settings), rivals=settings.get("races") != "no")
+        rule, when = read_races(settings)
+        return cls(aim=read_aim(settings), races=rule, races_when=when, rivals=settings.get("races") != "no")
 
     @property
     def price_s(self) -> float | None:
@@ -105,7 +111,8 @@ class Planned(Strategy):
 
     def plan(self, view: RunView, forecast: Forecast) -> Plan:
         """Plan the remaining stages, request cores that jobs will lack, give back allocations that came too early."""
-        if self.races is not None and (raced := self.races.plan(view)) is not None:
+        rule = self.races if self._may_race(view, forecast) else None
+        if rule is not None and (raced := rule.plan(view)) is not None:
             return raced
         watched = looked_after(view, forecast)
         if not forecast.is_informed:
@@ -129,9 +136,16 @@ class Planned(Strategy):
         if (rival := next(iter(rivals), None)) is not None:  # what may depend on it is planned once it is accepted
             apart = (job for job in asked if job.is_addition or set(rival.stages).isdisjoint(job.stages))
             asked = [rival, *(job for job in apart if job.is_addition or job.keep is Keep.NOTHING)]
-        if self.races is None and self.rivals and self.replaces and view.capabilities.races:
+        if rule is None and self.rivals and self.replaces and view.capabilities.races:
             asked = [replace(job, racer=1) if replacement.may_come(view, job, forecast) else job for job in asked]
         return Plan.of(asked, wake_s=min(wakes, default=None), choices=outlook.choices())
+
+    def _may_race(self, view: RunView, forecast: Forecast) -> bool:
+        if self.races_when == "always":
+            return True
+        is_free = self.aim.chooses_shapes and self.aim.at_most is None and self.aim.deadline_s is None
+        has_shapes = any(len(view.stages[name].stage.shapes) > 1 for name in view.left())
+        return is_free and has_shapes and not forecast.is_informed
 
     def _a_job_a_stage(self, view: RunView) -> Iterator[PlannedJob]:
         """Plan while no wait is known: one job per stage, submitted at once with dependencies.

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from asa.backend import Capabilities
 from asa.errors import InputError
@@ -185,19 +186,22 @@ class RaceRequest:
         return f"{what}, on {self.cores} cores for {format_duration(self.run_s)}"
 
 
-def read_races(settings: Mapping[str, str]) -> Races | None:
-    """Read the settings `races` (yes or no), `max-racers`, `race-after` (seconds) and `patience`; None for no races.
+def read_races(settings: Mapping[str, str]) -> tuple[Races | None, Literal["always", "unknown"]]:
+    """Read the settings `races` (yes or no), `max-racers`, `race-after` (seconds) and `patience`.
+
+    Returns the rule, None for no races, and when it holds: always, or without `races` only while no wait is known.
 
     Raises `InputError`: one is invalid.
     """
-    text = settings.get("races", "no")
-    if text not in {"yes", "no"}:
+    text = settings.get("races", "")
+    if text not in {"yes", "no", ""}:
         raise InputError(f"{text!r} is not yes or no", where="asa-plan: races", hint="As in races=yes.")
     most, pause_s, patience = (
         _whole(name, settings.get(name, usual))
         for name, usual in (("max-racers", "3"), ("race-after", "60"), ("patience", "1"))
     )
-    return Races(most, pause_s, patience=patience) if text == "yes" and most else None
+    rule = Races(most, pause_s, patience=patience) if text != "no" and most else None
+    return rule, "always" if text == "yes" else "unknown"
 
 
 def _whole(name: str, text: str) -> int:

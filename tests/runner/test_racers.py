@@ -20,7 +20,7 @@ from asa.strategies.base import Phase
 from asa.strategies.racing import Races
 from asa.workflow import Workflow
 
-RACING = replace(load_strategy("asa-plan"), races=Races(max_racers=4, alone=2, patience=0))
+RACING = replace(load_strategy("asa-plan:races=yes"), races=Races(max_racers=4, alone=2, patience=0))
 # submit, request, run, cores: what others hold
 LEADS = ()
 WAITS = ((0, 2000, 2000, 4),)  # the lead would wait until 2000, and one of 4 cores starts at once
