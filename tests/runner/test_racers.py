@@ -13,11 +13,13 @@ from asa.outcome import JobOutcome
 from asa.records import Cancelled, StageEnded, StageStarted, Submitted
 from asa.runner import RunPlan, read_journal
 from asa.runner.entries import GivingUp, Intended
+from asa.runner.forecasts import NoForecast
 from asa.runner.outlook import jobs_at_first
 from asa.runner.state import RunState
 from asa.strategies import load_strategy
 from asa.strategies.base import Phase
 from asa.strategies.racing import Races
+from asa.waits import LEVELS, WaitForecast
 from asa.workflow import Workflow
 
 RACING = replace(load_strategy("asa-plan:races=yes"), races=Races(max_racers=4, alone=2, patience=0))
@@ -48,6 +50,34 @@ def test_the_first_to_start_is_kept_and_the_others_are_withdrawn(tmp_path):
     withdrawn = {r.job_id: r.reason for r in result.records if isinstance(r, Cancelled)}
     assert set(withdrawn) == {"1", "3"}
     assert "job 2, which raced with it for stage 'a', started first" in withdrawn.values()
+
+
+class Informed(NoForecast):
+    """Waits of ten seconds."""
+
+    is_informed = True
+
+    def predict(self, stages, needed_s):
+        return WaitForecast((10.0,) * len(LEVELS), 10.0)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "forecast", "races"),
+    [
+        ("asa-plan", NoForecast(), True),
+        ("asa-plan", Informed(), False),
+        ("asa-plan:races=yes", Informed(), True),
+        ("asa-plan:races=no", NoForecast(), False),
+        ("asa-plan:shapes=own", NoForecast(), False),
+        ("asa-plan:at-most=2", NoForecast(), False),
+    ],
+)
+def test_requests_race_while_nothing_is_known_of_waits(strategy, forecast, races):
+    state = RunState("w", CHAIN, replace(machine(WAITS).capabilities, races=True), "r" * 12, None, "")
+    plan = load_strategy(strategy).plan(state.view(0.0), forecast)
+    first, *_ = plan.submissions
+    is_first_of_a_race = first.racer == 1 and plan.choices.keys() == {"a", "b", "c"} and "race with it" in first.reason
+    assert is_first_of_a_race is races
 
 
 def test_what_runs_longer_is_asked_for_once_the_first_has_waited_as_long(tmp_path):
