@@ -519,11 +519,14 @@ def test_missing_programs_are_told_with_a_hint(prefix):
 def test_an_interrupt_ends_the_command(programs, tmp_path):
     programs("squeue", 'echo $$ >"$HERE/child"; exec sleep 300')
 
+    seen = []
+
     def interrupt(*_):
-        if not (tmp_path / "child").exists():
-            signal.setitimer(signal.ITIMER_REAL, 0.1)
-            return
-        raise KeyboardInterrupt
+        """Interrupt a while after the child runs: before that, this process may still be within `Popen`."""
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+        seen.extend([True] * (tmp_path / "child").exists())
+        signal.setitimer(signal.ITIMER_REAL, 0.5 if seen else 0.1)
 
     before = signal.signal(signal.SIGALRM, interrupt)
     try:

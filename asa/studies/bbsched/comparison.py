@@ -56,6 +56,7 @@ class ComparedOutcome:
     """
 
     case: Case
+    order: str  # the base scheduler
     nodes: int  # size of the machine
     burst_buffer_gb: int
     jobs: int
@@ -140,6 +141,7 @@ def run_case(workload: Workload, case: Case) -> ComparedOutcome:
     seconds = method.seconds or [0.0]
     return ComparedOutcome(
         case=case,
+        order=workload.order,
         nodes=system.pools[NODES],
         burst_buffer_gb=system.shared[BUFFER],
         jobs=int(counts.sum()),

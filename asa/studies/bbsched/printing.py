@@ -78,6 +78,9 @@ def _print_machine(out: Console, machine: str, grid: Grid, measures: Sequence[Me
     nodes = " or ".join(sorted({f"{outcome.nodes:,}" for outcome in flat(grid)}))
     out.print(Text.assemble("\n", (title, "bold"), f": {_counted(grid)}, {nodes} nodes, {buffer} of burst buffer"))
     out.print(f"Burst buffer: {_why(machine, flat(grid))}.", style="dim")
+    orders = " or ".join(sorted({outcome.order for outcome in flat(grid)}))
+    bounds = " or ".join(map(str, sorted({outcome.case.starvation_bound for outcome in flat(grid)})))
+    out.print(f"Base order: {orders}; a job that {bounds} selections passed over must be selected.", style="dim")
     offered: list[Sequence[str | Text]] = [
         (name, *(number(100 * float(values(flat({"": of}), field).mean()), 1) for of in grid.values()))
         for name, field in (("nodes", "offered_nodes"), ("burst buffer", "offered_burst_buffer"))

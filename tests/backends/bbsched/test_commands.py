@@ -193,6 +193,7 @@ def test_the_order_and_the_capacity_are_those_that_are_given(log):
     told = words(bbsched(*arguments, "--processes", 1).stdout)
     assert "Burst buffer: the paper's, in Table 2" in told
     assert "Theta: offered load, % of the machine" in told
+    assert "a job that 50 selections passed over must be selected" in " ".join(told.split())
     given = words(bbsched(*arguments, "--processes", 1, "--theta-buffer-tb", 500).stdout)
     assert "500 TB of burst buffer Burst buffer: as given; the paper's is 1,260 TB." in given
 

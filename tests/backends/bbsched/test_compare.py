@@ -63,7 +63,7 @@ def timeless(outcome):
 
 def an_outcome(method="bbsched", workload="cori-s4", seed=0, **figures):
     figures = {
-        "nodes": 100, "burst_buffer_gb": 1, "jobs": 1, "offered_nodes": 0.5,
+        "order": "fcfs", "nodes": 100, "burst_buffer_gb": 1, "jobs": 1, "offered_nodes": 0.5,
         "offered_burst_buffer": 0.5, "node_usage": 0.5, "burst_buffer_usage": 0.5, "ssd_usage": None,
         "wasted_ssd": None, "average_wait_s": 3600.0, "longest_wait_s": 7200, "average_slowdown": 2.0, "by_nodes": (),
         "by_burst_buffer": (), "by_run": (), "decisions": 1, "inexact": 0, "decision_s": 0.0, "worst_decision_s": 0.0,
