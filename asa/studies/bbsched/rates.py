@@ -40,7 +40,7 @@ def mean_above(law: Law, least_gb: int) -> float:
     Examples
     --------
     >>> round(mean_above([(0.1, 10, 1000), (0.001, 5000, 5000)], 100))
-    485
+    481
     """
     shares, means = [], []
     for share, low, high in law:
