@@ -237,6 +237,23 @@ def test_where_nothing_is_known_it_makes_a_job_a_stage(place, tmp_path):
     assert {job["wait_s"] for job in document["jobs"]} == {None}
 
 
+def test_where_nothing_is_known_several_shapes_race(place, tmp_path):
+    """It shows the jobs that `asa run` would submit, and when; within a budget it is a job a stage."""
+    shapes = '[4, 16]\nexpected = { 4 = "20min", 16 = "5min" }'
+    write(tmp_path, [("wide", "", shapes), ("last", "wide", 1)])
+    nothing = ("--history", 0)
+    words = " ".join(place(*nothing).stdout.split())
+    assert "asa-plan then requests the same work in several shapes and runs what starts first" in words
+    first, *others = told(place, *nothing)["jobs"]
+    assert (first["stages"], first["cores"], first["submit_in_s"]) == (["wide", "last"], 16, 0)
+    assert {(tuple(job["stages"]), job["cores"]) for job in others} == {
+        (("wide",), 16), (("wide", "last"), 4), (("wide",), 4)
+    }  # fmt: skip
+    assert all(job["submit_in_s"] >= 60 for job in others)
+    assert "the job of wide, which has waited" in others[0]["reason"]
+    assert [job["stages"] for job in told(place, *nothing, "--at-most", 2)["jobs"]] == [["wide"], ["last"]]
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("stage", ["fetch", "fit", "show"])
 def test_a_stage_is_explained_by_what_else_was_weighed(place, stage):

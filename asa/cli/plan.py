@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from asa.core.console import Console
     from asa.report.frontier import PlanAmongOthers
     from asa.runner import RunPlan
+    from asa.runner.outlook import PlannedSpec
     from asa.strategies.base import Choice, Forecast, JobRequest, PlannedJob, PlanStep
     from asa.strategies.planning import Aim, Outlook, SearchedJob, Sketch
     from asa.waits import WaitForecast
@@ -164,7 +165,7 @@ def plan(
 def _looked(asked: AskedRun, wanted: Mapping[str, str | None]) -> _Shown:
     """Ask the strategy for its plan as of now."""
     from asa.report.frontier import candidates_of
-    from asa.runner.outlook import forecast_of, read_only_bank, view_of
+    from asa.runner.outlook import forecast_of, jobs_by, read_only_bank, view_of
     from asa.strategies.planned import Planned
     from asa.strategies.planning import look_ahead, read_aim
 
@@ -179,10 +180,13 @@ def _looked(asked: AskedRun, wanted: Mapping[str, str | None]) -> _Shown:
         made = asked.planned(world, ":".join([_STRATEGY, *(f"{name}={text}" for name, text in aims.items())]), who)
         forecast = _Steady(forecast_of(made, world, read_only_bank(made, asked.bank, now_s), who.events))
         view = view_of(made, now_s)
-        submissions = Planned(aim=aim).plan(view, forecast).submissions
+        strategy = Planned(aim=aim)
+        submissions = strategy.plan(view, forecast).submissions
         outlook = look_ahead(view, forecast, aim)
     candidates = tuple(candidates_of(outlook)) if forecast.is_informed else ()
-    return _Shown(made, aim, outlook, {job.stages: job for job in submissions}, candidates)
+    races = not forecast.is_informed and any(job.racer for job in submissions)
+    racers = tuple(jobs_by(made, strategy, forecast, now_s)) if races else ()
+    return _Shown(made, aim, outlook, {job.stages: job for job in submissions}, candidates, racers)
 
 
 def _in_seconds(name: str, text: str, now_s: float) -> str:
@@ -317,6 +321,24 @@ class _Line:
         }
 
 
+def _racer_as_dict(job: PlannedSpec) -> dict[str, Any]:
+    from asa.cli.planning import reason_of
+
+    return {
+        "stages": list(job.planned.stages),
+        "cores": job.spec.cores,
+        "jobs": job.spec.jobs_at_once,
+        "walltime_s": job.spec.walltime_s,
+        "core_hours": job.spec.cores * job.spec.run_s / 3600 if job.spec.run_s is not None else None,
+        "mode": "nothing",
+        "submit_in_s": job.in_s,
+        "after": [],
+        "reason": reason_of(job),
+        "alternative": job.planned.is_alternative,
+        **dict.fromkeys(_OF_WAITS),
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class _Shown:
     """The plan of a run that has not begun, and the data to explain it."""
@@ -326,6 +348,7 @@ class _Shown:
     outlook: Outlook
     submissions: Mapping[tuple[str, ...], PlannedJob]
     candidates: tuple[PlanAmongOthers, ...]
+    racers: tuple[PlannedSpec, ...] = ()  # jobs of which the first to start is kept, where no waits are known
     price_of: str = ""  # where the price is from; empty for the usual one
 
     @property
@@ -400,7 +423,8 @@ class _Shown:
             },
             "candidates": [self._candidate_as_dict(candidate) for candidate in self.candidates],
             "frontier": [row.as_dict() for row in self.frontier()],
-            "jobs": [self._job_as_dict(line) for line in self.lines(self.sketch)],
+            "jobs": [_racer_as_dict(job) for job in self.racers]
+            or [self._job_as_dict(line) for line in self.lines(self.sketch)],
             **({"shapes": {name: choice_as_dict(choice) for name, choice in choices.items()}} if choices else {}),
             "explain": weighed.as_dict() if weighed is not None else None,
         }
@@ -553,6 +577,7 @@ def _at(in_s: float, now_s: float) -> str:
 def _print(shown: _Shown, weighed: WeighedStage | None, run: str, *, is_model: bool) -> None:
     from rich.text import Text
 
+    from asa.cli.planning import jobs_table
     from asa.cli.shapes import print_shapes
     from asa.core.console import Console
 
@@ -562,17 +587,23 @@ def _print(shown: _Shown, weighed: WeighedStage | None, run: str, *, is_model: b
     if shown.is_informed:
         _print_candidates(console, shown)
     else:
+        then = "submits one job per stage, in its first shape (number of cores), with dependencies"
+        if shown.racers:
+            then = "requests the same work in several shapes and runs what starts first; the others are withdrawn"
         _say(
             console,
-            "Waits are not known here yet, so plans cannot be compared. asa-plan then submits one job per stage, in "
-            "its first shape (number of cores), with dependencies. Learn waits first: `asa learn --since 30d`, or "
-            "--history where the site shows all users' jobs.\n",
+            f"Waits are not known here yet, so plans cannot be compared. asa-plan then {then}. Learn waits first: "
+            "`asa learn --since 30d`, or --history where the site shows all users' jobs.\n",
             "yellow",
         )
-    _print_jobs(console, shown)
+    if shown.racers:
+        console.print(jobs_table(shown.racers, shown.made.make_workflow().stages))
+    else:
+        _print_jobs(console, shown)
     for name, why in shown.impossible():
         _say(console, f"Not possible here: {name}: {why}.", "dim")
-    print_shapes(console, [job.block.stages for job in shown.sketch.jobs], shown.choices())
+    if shown.is_informed:
+        print_shapes(console, [job.block.stages for job in shown.sketch.jobs], shown.choices())
     if weighed is not None:
         _print_weighed(console, weighed)
     text = "Nothing was submitted. Run this plan with:"

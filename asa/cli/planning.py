@@ -31,7 +31,7 @@ def print_plan(
     console = Console(highlight=False)
     console.print(_heading(plan, jobs))
     stages = {stage.name: stage for stage in plan.stages}
-    console.print(_table(jobs, stages))
+    console.print(jobs_table(jobs, stages))
     console.print()
     for job in jobs:
         if words := turns(stages[job.planned.stages[0]], job.spec):
@@ -68,7 +68,7 @@ def _as_dict(job: PlannedSpec, preview: Mapping[str, str]) -> dict[str, Any]:
         "keep": job.planned.keep.value,
         "predicted_wait_s": prediction.wait_s if prediction else None,
         "forecast_s": list(prediction.quantiles_s) if prediction else None,
-        "reason": job.planned.reason,
+        "reason": reason_of(job),
         "depends_on": [dependency.job_id.removeprefix(MADE_UP) for dependency in job.spec.dependencies],
         "preview": dict(preview),
     }
@@ -90,7 +90,8 @@ def _name(job: PlannedSpec) -> str:
     return "+".join(job.planned.stages)
 
 
-def _table(jobs: Sequence[PlannedSpec], stages: Mapping[str, Stage]) -> Any:
+def jobs_table(jobs: Sequence[PlannedSpec], stages: Mapping[str, Stage]) -> Any:
+    """Return a table of jobs, each with what it asks for, when it is submitted, and how long it may wait."""
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
@@ -119,13 +120,17 @@ def _table(jobs: Sequence[PlannedSpec], stages: Mapping[str, Stage]) -> Any:
     return table
 
 
+def reason_of(job: PlannedSpec) -> str:
+    """Return why a job is submitted, without made-up ids."""
+    return job.planned.reason.replace(f"job {MADE_UP}", "the job of ")
+
+
 def _reasons(jobs: Sequence[PlannedSpec]) -> dict[str, list[str]]:
     """Return the reasons, each with the jobs that it applies to."""
     reasons: dict[str, list[str]] = {}
     for job in jobs:
         if job.planned.reason:
-            reason = job.planned.reason.replace(f"job {MADE_UP}", "the job of ")
-            reasons.setdefault(reason, []).append(_name(job))
+            reasons.setdefault(reason_of(job), []).append(_name(job))
     return reasons
 
 

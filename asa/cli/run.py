@@ -70,7 +70,8 @@ OneAtATimeOption = Annotated[
     bool,
     typer.Option(
         "--no-races",
-        help="Never have two jobs in the queue for the same work, as asa-plan has when it replaces a queued job.",
+        help="Never have two jobs in the queue for the same work, as asa-plan has when it replaces a queued job, or "
+        "knows no waits.",
     ),
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing until the run ends.")]

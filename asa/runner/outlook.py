@@ -196,7 +196,12 @@ def plan_of(
         forecast = forecast_of(plan, backend, bank, events)
     elif strategy.forecast is ForecastKind.PUBLISHED:
         forecast = forecast_of(plan, backend, bank.published, ())
-    return list(_jobs(_state(plan), strategy, forecast, backend.now()))
+    return jobs_by(plan, strategy, forecast, backend.now())
+
+
+def jobs_by(plan: RunPlan, strategy: Strategy, forecast: Forecast, now_s: float) -> list[PlannedSpec]:
+    """Return the jobs that a run would submit by this forecast; asks no batch system."""
+    return list(_jobs(_state(plan), strategy, forecast, now_s))
 
 
 def forecast_of(
@@ -232,7 +237,7 @@ def _state(plan: RunPlan) -> RunState:
 
 def jobs_at_first(plan: RunPlan, strategy: Strategy) -> Iterator[PlannedSpec]:
     """Return the jobs that a run would submit if no waits were known; asks no batch system."""
-    return _jobs(_state(plan), strategy, _NoWaits(), 0.0)
+    yield from jobs_by(plan, strategy, _NoWaits(), 0.0)
 
 
 def _jobs(state: RunState, strategy: Strategy, forecast: Forecast, now_s: float) -> Iterator[PlannedSpec]:

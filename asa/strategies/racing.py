@@ -183,7 +183,7 @@ class RaceRequest:
     def called(self, left: int) -> str:
         """Return the resources that it requests, in words."""
         what = "all that is left" if len(self.stages) == left else "the next stage alone"
-        return f"{what}, on {self.cores} cores for {format_duration(self.run_s)}"
+        return f"{what}, on {self.cores} core{'' if self.cores == 1 else 's'} for {format_duration(self.run_s)}"
 
 
 def read_races(settings: Mapping[str, str]) -> tuple[Races | None, Literal["always", "unknown"]]:
