@@ -13,7 +13,7 @@ from asa.outcome import JobOutcome
 from asa.records import Cancelled, StageEnded, StageStarted, Submitted
 from asa.runner import RunPlan, read_journal
 from asa.runner.entries import GivingUp, Intended
-from asa.runner.forecasts import NoForecast
+from asa.runner.forecasts import LearnedForecast, NoForecast
 from asa.runner.outlook import jobs_at_first
 from asa.runner.state import RunState
 from asa.strategies import load_strategy
@@ -78,6 +78,17 @@ def test_requests_race_while_nothing_is_known_of_waits(strategy, forecast, races
     first, *_ = plan.submissions
     is_first_of_a_race = first.racer == 1 and plan.choices.keys() == {"a", "b", "c"} and "race with it" in first.reason
     assert is_first_of_a_race is races
+
+
+@pytest.mark.parametrize("others", [WAITS, AT_ONCE, LATE])
+def test_a_race_ends_well_though_waits_become_known_meanwhile(others, tmp_path, monkeypatch):
+    """The first wait that ends, that of a job that started, makes the forecast one to plan with."""
+    monkeypatch.setattr(LearnedForecast, "is_informed", property(lambda forecast: forecast.bank.own > 0))
+    races = Races(max_racers=4, alone=2, patience=0)
+    result = go(world := machine(others), tmp_path, replace(load_strategy("asa-plan"), races=races), flow=CHAIN)
+    check(world, tmp_path, result)
+    assert any(job_stages == ("a", "b", "c") for job_stages, _, _ in asked(result))
+    assert len(asked(result)) > 1
 
 
 def test_what_runs_longer_is_asked_for_once_the_first_has_waited_as_long(tmp_path):
