@@ -35,7 +35,7 @@ class Exhaustive:
         best = np.full(int(problem.limits[0]) + 1, -1, dtype=np.int64)
         sets = np.zeros(len(best), dtype=np.int64)
         k.try_all(seen(problem.uses.ravel()), jobs, seen(problem.limits), seen(problem.start), seen(best), seen(sets))
-        most_first = best[::-1]  # from most nodes on, what has more of the other resource than all before
-        is_better = most_first > np.concatenate([[-1], np.maximum.accumulate(most_first)[:-1]])
+        from_most = best[::-1]  # from most nodes on, what has more of the other resource than all before
+        is_better = from_most > np.concatenate([[-1], np.maximum.accumulate(from_most)[:-1]])
         rows = (sets[::-1][is_better, None] >> np.arange(jobs)[::-1] & 1).astype(np.bool_)
         return problem.front(rows, "exhaustive", is_exact=True, work=1 << jobs)

@@ -34,7 +34,7 @@ _NARROW: Final = 0.73
 _MANY: Final = 64  # times the model's usual rate, more than the paper's; the surplus is left out at random
 
 
-def mean_above(law: Law, least_gb: int) -> float:
+def mean_above(law: Law, min_gb: int) -> float:
     """Return the mean of the requests above a bound.
 
     Examples
@@ -44,11 +44,11 @@ def mean_above(law: Law, least_gb: int) -> float:
     """
     shares, means = [], []
     for share, low, high in law:
-        begin = max(low, least_gb)
+        begin = max(low, min_gb)
         if begin < high:
             shares.append(share * np.log(high / begin) / np.log(high / low))
             means.append((high - begin) / np.log(high / begin))
-        elif high > least_gb:
+        elif high > min_gb:
             shares.append(share)
             means.append(float(high))
     return float(np.average(means, weights=shares))
