@@ -184,8 +184,8 @@ def _looked(asked: AskedRun, wanted: Mapping[str, str | None]) -> _Shown:
         submissions = strategy.plan(view, forecast).submissions
         outlook = look_ahead(view, forecast, aim)
     candidates = tuple(candidates_of(outlook)) if forecast.is_informed else ()
-    races = not forecast.is_informed and any(job.racer for job in submissions)
-    racers = tuple(jobs_by(made, strategy, forecast, now_s)) if races else ()
+    is_one_of_several = not forecast.is_informed and any(job.racer for job in submissions)
+    racers = tuple(jobs_by(made, strategy, forecast, now_s)) if is_one_of_several else ()
     return _Shown(made, aim, outlook, {job.stages: job for job in submissions}, candidates, racers)
 
 
