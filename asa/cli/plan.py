@@ -184,9 +184,9 @@ def _looked(asked: AskedRun, wanted: Mapping[str, str | None]) -> _Shown:
         submissions = strategy.plan(view, forecast).submissions
         outlook = look_ahead(view, forecast, aim)
     candidates = tuple(candidates_of(outlook)) if forecast.is_informed else ()
-    is_one_of_several = not forecast.is_informed and any(job.racer for job in submissions)
-    racers = tuple(jobs_by(made, strategy, forecast, now_s)) if is_one_of_several else ()
-    return _Shown(made, aim, outlook, {job.stages: job for job in submissions}, candidates, racers)
+    first = [] if forecast.is_informed else jobs_by(made, strategy, forecast, now_s)
+    rivals = tuple(first) if any(job.planned.is_alternative for job in first) else ()
+    return _Shown(made, aim, outlook, {job.stages: job for job in submissions}, candidates, rivals)
 
 
 def _in_seconds(name: str, text: str, now_s: float) -> str:
@@ -321,7 +321,7 @@ class _Line:
         }
 
 
-def _racer_as_dict(job: PlannedSpec) -> dict[str, Any]:
+def _rival_as_dict(job: PlannedSpec) -> dict[str, Any]:
     from asa.cli.planning import reason_of
 
     return {
@@ -348,7 +348,7 @@ class _Shown:
     outlook: Outlook
     submissions: Mapping[tuple[str, ...], PlannedJob]
     candidates: tuple[PlanAmongOthers, ...]
-    racers: tuple[PlannedSpec, ...] = ()  # jobs of which the first to start is kept, where no waits are known
+    rivals: tuple[PlannedSpec, ...] = ()  # jobs of which the first to start is kept, where no waits are known
     price_of: str = ""  # where the price is from; empty for the usual one
 
     @property
@@ -423,7 +423,7 @@ class _Shown:
             },
             "candidates": [self._candidate_as_dict(candidate) for candidate in self.candidates],
             "frontier": [row.as_dict() for row in self.frontier()],
-            "jobs": [_racer_as_dict(job) for job in self.racers]
+            "jobs": [_rival_as_dict(job) for job in self.rivals]
             or [self._job_as_dict(line) for line in self.lines(self.sketch)],
             **({"shapes": {name: choice_as_dict(choice) for name, choice in choices.items()}} if choices else {}),
             "explain": weighed.as_dict() if weighed is not None else None,
@@ -588,7 +588,7 @@ def _print(shown: _Shown, weighed: WeighedStage | None, run: str, *, is_model: b
         _print_candidates(console, shown)
     else:
         then = "submits one job per stage, in its first shape (number of cores), with dependencies"
-        if shown.racers:
+        if shown.rivals:
             then = "requests the same work in several shapes and runs what starts first; the others are withdrawn"
         _say(
             console,
@@ -596,8 +596,8 @@ def _print(shown: _Shown, weighed: WeighedStage | None, run: str, *, is_model: b
             "`asa learn --since 30d`, or --history where the site shows all users' jobs.\n",
             "yellow",
         )
-    if shown.racers:
-        console.print(jobs_table(shown.racers, shown.made.make_workflow().stages))
+    if shown.rivals:
+        console.print(jobs_table(shown.rivals, shown.made.make_workflow().stages))
     else:
         _print_jobs(console, shown)
     for name, why in shown.impossible():
