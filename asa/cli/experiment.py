@@ -139,10 +139,10 @@ def shapes(
     executor: ExecutorOption = "local",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Compare strategies that choose shapes with asa-plan at each single width, on recorded logs.
+    """Compare strategies that choose shapes with every form at each single width, on recorded logs.
 
-    Each stage may be asked for on 7 to 224 cores. Two references are known only in hindsight: the width that was best
-    over all starts, and the width that was best at each start.
+    Each stage may be asked for on 7 to 224 cores. Two references are known only in hindsight: the form (Big Job,
+    Per-Stage, chained, asa-plan) and width that were best over all starts, and asa-plan's best width at each start.
 
     Example: `asa experiment shapes --trace HPC2N.swf.gz --trace CTC.swf.gz --results runs.jsonl`
     """

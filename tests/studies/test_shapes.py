@@ -41,10 +41,9 @@ def small(log, **options):
 
 def test_every_width_and_what_is_chosen_meet_the_same_queues(log):
     runs = compare_ways(small(log), jobs=1)
-    assert len(runs) == 2 * 2 * 6  # rules of age, starts; Big Job, four widths and what is chosen
-    assert {(r.strategy, r.width) for r in runs} == {
-        ("big-job", 56), *(("asa-plan", width) for width in (7, 14, 28, 56, CHOSEN))
-    }  # fmt: skip
+    assert len(runs) == 2 * 2 * 17  # rules of age, starts; four forms at four widths and what is chosen
+    fixed = {(form, width) for form in ("big-job", "per-stage", "chained", "asa-plan") for width in (7, 14, 28, 56)}
+    assert {(r.strategy, r.width) for r in runs} == {*fixed, ("asa-plan", CHOSEN)}
     big = {
         age: [r.makespan_s for r in runs if r.strategy == "big-job" and r.age_accrues is age] for age in (True, False)
     }
@@ -101,9 +100,9 @@ def two_starts(**other):
     return [*runs, *(run(4, start, 1000.0, 40.0, "big-job", **other) for start in range(2))]
 
 
-def test_references_are_the_best_width_of_all_and_of_each_start():
+def test_references_are_the_best_form_of_all_starts_and_the_best_width_of_each():
     [verdict] = judged(two_starts())
-    assert verdict.best_width == 2
+    assert (verdict.best_form, verdict.best_width) == ("asa-plan", 2)
     assert verdict.over_fixed.mean == pytest.approx(math.sqrt(110 / 200 * 110 / 100))
     assert verdict.over_each.mean == pytest.approx(1.1)
     assert verdict.each_over_fixed == pytest.approx(math.sqrt(100 / 200))
@@ -111,6 +110,16 @@ def test_references_are_the_best_width_of_all_and_of_each_start():
     assert verdict.hours_over_big_job == pytest.approx(6 / 40)
     assert verdict.hours_over_fixed == pytest.approx(6 / 8)
     assert verdict.others_wait_s.mean == pytest.approx(5.0 - 20.0)
+
+
+def test_a_plain_form_may_be_the_best_of_all_starts():
+    """The reference of each start stays the best width of a plan."""
+    plain = [run(2, start, s, 5.0, "chained") for start, s in enumerate((120.0, 90.0))]
+    [verdict] = judged([*two_starts(), *plain])
+    assert (verdict.best_form, verdict.best_width) == ("chained", 2)
+    assert verdict.over_fixed.mean == pytest.approx(math.sqrt(110 / 120 * 110 / 90))
+    assert verdict.hours_over_fixed == pytest.approx(6 / 5)
+    assert verdict.over_each.mean == pytest.approx(1.1)
 
 
 def test_strategies_that_choose_are_scored_beside_each_other():

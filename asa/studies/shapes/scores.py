@@ -1,4 +1,4 @@
-"""Scores of chosen shapes, relative to the single width that is best over all starts, and to the best at each start."""
+"""Scores of chosen shapes, relative to the form and width that are best over all starts, and to the best of each."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from rich.text import Text
 from asa.core.intervals import Interval, as_ratio, mean_interval, statistic_interval
 from asa.studies.present import Row, Table, number, plus_minus
 from asa.studies.runs import put_together
-from asa.studies.shapes.study import CHOSEN, ShapeRun
+from asa.studies.shapes.study import CHOSEN, PLANNED, REFERENCE, ShapeRun, widest
 
 ALL = "all"
 BAD = 1.25
-_BIG_JOB = "big-job"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +29,11 @@ class ShapeVerdict:
     workflow: str
     strategy: str
     age_accrues: bool
-    # single width that is best over all starts, in hindsight; 0 if several workflows or logs are joined
+    # form and single width that are best over all starts, in hindsight; none if several workflows or logs are joined
+    best_form: str
     best_width: int
-    over_fixed: Interval  # ratio of makespans to that width's
-    over_each: Interval  # ratio to the makespan of the width that was best at each start
+    over_fixed: Interval  # ratio of makespans to that form's
+    over_each: Interval  # ratio to the makespan of the width at which a plan was best at each start
     each_over_fixed: float
     over_big_job: Interval  # ratio to the Big Job's makespan; of core-hours the ratio of sums over starts
     hours_over_big_job: float
@@ -50,12 +50,12 @@ class _Cell:
     trace: str
     workflow: str
     strategy: str
-    best_width: int
+    best: tuple[str, int]  # form and width
     chosen: NDArray[np.float64]
     fixed: NDArray[np.float64]
     each: NDArray[np.float64]
     big_job: NDArray[np.float64]
-    hours: tuple[float, float, float]  # of the chosen shapes, of the best width, of the Big Job
+    hours: tuple[float, float, float]  # of the chosen shapes, of the best form, of the Big Job
     others_s: NDArray[np.float64]  # by how much longer other jobs wait than with the Big Job
 
 
@@ -86,19 +86,19 @@ def _cells(runs: Sequence[ShapeRun]) -> list[_Cell]:
     logs = {arm: np.log([r.makespan_s for r in of]) for arm, of in arms.items()}
     others_s = {arm: np.array([r.longer_wait_s for r in of]) for arm, of in arms.items()}
     hours = {arm: float(np.mean([r.core_hours for r in of])) for arm, of in arms.items()}
-    [big_job] = (arm for arm in arms if arm[0] == _BIG_JOB)
     choosing = [arm for arm in arms if arm[1] == CHOSEN]
-    fixed = [arm for arm in arms if arm not in (big_job, *choosing)]
+    fixed = [arm for arm in arms if arm not in choosing]
+    big_job = (REFERENCE, widest([width for form, width in fixed if form == REFERENCE]))
     best = min(fixed, key=lambda arm: float(logs[arm].mean()))
     return [
         _Cell(
             runs[0].trace,
             runs[0].workflow,
             chosen[0],
-            best[1],
+            best,
             logs[chosen],
             logs[best],
-            np.min([logs[arm] for arm in fixed], axis=0),
+            np.min([logs[arm] for arm in fixed if arm[0] == PLANNED], axis=0),
             logs[big_job],
             (hours[chosen], hours[best], hours[big_job]),
             others_s[chosen] - others_s[big_job],
@@ -120,7 +120,7 @@ def _verdict(cells: Sequence[_Cell], trace: str, workflow: str, *, age_accrues: 
         workflow,
         cells[0].strategy,
         age_accrues,
-        cells[0].best_width if len(cells) == 1 else 0,
+        *(cells[0].best if len(cells) == 1 else ("", 0)),
         over(1),
         over(2),
         float(np.exp(np.mean(gaps[:, 2] - gaps[:, 1]))),
@@ -151,8 +151,8 @@ class ShapeVerdicts:
         """Return tables for a terminal, one for each rule of age."""
         text = (
             f"{self.starts} starts on each log, waits predicted by {self.estimator}. Over fixed: makespan over that of "
-            "the one width that was best over all starts. Over each: over the width that was best at each start; none "
-            "is a single width that anybody could have known. Bad: "
+            "the form (Big Job, Per-Stage, chained, planned) and single width that were best over all starts. Over "
+            "each: over the width at which a plan was best at each start; nobody could have known either. Bad: "
             f"share of starts over {BAD} times the latter. Over Big Job: makespan, and core-hours. Geometric means "
             "with 95 % intervals over starts. Others: by how much the mean wait of others is longer than with the Big "
             "Job."
@@ -171,7 +171,7 @@ def _table(age: bool, strategy: str, verdicts: Sequence[ShapeVerdict]) -> Table:
             Row(
                 (
                     f"  {verdict.workflow}",
-                    str(verdict.best_width or ""),
+                    f"{verdict.best_form} {verdict.best_width}" if verdict.best_form else "",
                     _ratio(verdict.over_fixed),
                     number(verdict.hours_over_fixed, 2),
                     _ratio(verdict.over_each),
@@ -183,7 +183,7 @@ def _table(age: bool, strategy: str, verdicts: Sequence[ShapeVerdict]) -> Table:
                 style="bold" if verdict.workflow == ALL else "",
             )
         )
-    headings = ("", "Best width", "Over fixed", "Core-h", "Over each", "Bad", "Over Big Job", "Core-h", "Others")
+    headings = ("", "Best form", "Over fixed", "Core-h", "Over each", "Bad", "Over Big Job", "Core-h", "Others")
     rule = "" if age else "no "
     title = f"Shapes that {strategy} chooses, where jobs gain {rule}priority while they wait for a dependency"
     return Table(headings, rows, title=title)

@@ -1,7 +1,7 @@
-"""The runs of `asa experiment shapes`: on real logs the same plans at each single width, and with chosen shapes.
+"""The runs of `asa experiment shapes`: on real logs the same workflow at each single width, and with chosen shapes.
 
-All meet the same queues. Two references are known only in hindsight: the single width that was best over all starts,
-and the width that was best at each start.
+All meet the same queues. Two references are known only in hindsight: the form (Big Job, Per-Stage, chained, planned)
+and single width that were best over all starts, and the width at which a plan was best at each start.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ BIG_JOB = 112
 WIDTHS = (7, 14, 28, 56, 112, 224)
 BENCHMARK_CHAIN = "benchmarks"
 WORKFLOWS = ("montage", "blast", "statistics", BENCHMARK_CHAIN)
-_STRATEGY, _REFERENCE = "asa-plan", "big-job"
+PLANNED, REFERENCE = "asa-plan", "big-job"
+_FORMS = (REFERENCE, "per-stage", "chained", PLANNED)
 _WINDOW_S = 43_200.0  # window after the client's arrival: other jobs submitted in it are followed
 _LASTS_S = 3600.0  # run time of a benchmark at its smallest width
 _CHAINED = ("lu.D", "ft.D, Grid'5000", "cg.D, Grid'5000", "bt.D")
@@ -40,7 +41,7 @@ _CHAINED = ("lu.D", "ft.D, Grid'5000", "cg.D, Grid'5000", "bt.D")
 
 @dataclass(frozen=True, slots=True)
 class ShapeCell:
-    """A unit of work: some workflows on one log, each in every width and in chosen shapes."""
+    """A unit of work: some workflows on one log, each in every form and width and in chosen shapes."""
 
     trace: str
     workflows: str  # names, separated by commas
@@ -75,7 +76,7 @@ class ShapeQuestion:
 
     traces: tuple[Path, ...]
     workflows: tuple[str, ...] = WORKFLOWS
-    choosing: tuple[str, ...] = (_STRATEGY,)  # strategies that choose shapes
+    choosing: tuple[str, ...] = (PLANNED,)  # strategies that choose shapes
     age: tuple[bool, ...] = (True, False)  # rules to try: whether age accrues while a dependency holds a job
     estimator: str = "asa-queue"
     starts: int = 40
@@ -90,7 +91,7 @@ class ShapeQuestion:
         for name in self.choosing:
             load_strategy(name)
         plugins.load("asa.estimators", self.estimator)
-        kinds = {_REFERENCE, _STRATEGY, *(name.partition(":")[0] for name in self.choosing)}
+        kinds = {*_FORMS, *(name.partition(":")[0] for name in self.choosing)}
         named = [*(("strategies", kind) for kind in sorted(kinds)), ("estimators", self.estimator)]
         code = code_digest((f"asa.{kind}", name) for kind, name in named)
         cells: list[ShapeCell] = []
@@ -109,9 +110,8 @@ class ShapeQuestion:
 
 def _arms(machine_cores: int, choosing: Iterable[str]) -> list[tuple[str, int]]:
     """Return the compared strategies, each with a width."""
-    widths = _widths(machine_cores)
-    fixed = [(_STRATEGY, width) for width in widths]
-    return [(_REFERENCE, widest(widths)), *fixed, *((strategy, CHOSEN) for strategy in choosing)]
+    fixed = [(form, width) for form in _FORMS for width in _widths(machine_cores)]
+    return [*fixed, *((strategy, CHOSEN) for strategy in choosing)]
 
 
 def _widths(machine_cores: int) -> list[int]:
