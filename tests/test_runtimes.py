@@ -525,6 +525,19 @@ def test_another_width_is_a_guess_that_covers_all_scaling():
     assert (elsewhere.count, elsewhere.is_guess) == (30, True)
 
 
+def test_the_run_times_of_all_stages_are_one_reading(tmp_path, monkeypatch):
+    """A workflow of many stages asks for them once, not once a stage: at its beginning and at its end."""
+    known = RunTimes(tmp_path)
+    known.observe(run for n in range(40) for run in runs([600.0 + n, 610.0], stage=f"s{n}"))
+    reads, read = [], known._segments.steadily
+    monkeypatch.setattr(known._segments, "steadily", lambda gather: reads.append(1) or read(gather))
+    stages = [Stage(f"s{n}", cores=4, walltime_s=3600, learns_run=True) for n in range(50)]
+    expected = expect(Workflow("blast", stages), known, SITE)
+    assert len(reads) == 1
+    assert set(expected.forecasts) == {f"s{n}" for n in range(40)}
+    assert {name: known.of("blast", name) for name in expected.forecasts} == known.by_stage("blast")
+
+
 def test_a_forecast_is_quick():
     """For thousands of runs, too."""
     many = runs(np.random.default_rng(0).lognormal(6, 1, 5000), sizes=np.random.default_rng(1).integers(1, 9, 5000))

@@ -411,20 +411,21 @@ def learned(flow: Workflow, bank: Path | None, capabilities: Capabilities, *, qu
 
 def tell_advice(folder: RunFolder) -> None:
     """After a run, recommend a better walltime in a line on stderr, if there is one."""
-    from asa.runtimes import RunTimes
+    from asa.runtimes import RunTimes, forecast_run
     from asa.runtimes import advise as advice_on
 
     plan = folder.plan
     if not plan.bank:
         return
     with suppress(StateError, OSError):
-        runs = RunTimes(plan.bank)
+        times = RunTimes(plan.bank).by_stage(plan.workflow)
         to_change = []
         for stage in (stage for stage in plan.stages if not stage.local):
             limits = plan.capabilities.partitions.get(stage.partition or plan.capabilities.partition)
             max_s = limits.max_walltime_s if limits is not None else None
             cores = stage.cores_on(plan.capabilities.cores_per_node)
-            known = runs.forecast(plan.workflow, stage.name, cores, stage.input_size, plan.capabilities.system)
+            ran, system = times.get(stage.name, ()), plan.capabilities.system
+            known = forecast_run(ran, cores, input_size=stage.input_size, system=system)
             advice = advice_on(stage.name, stage.walltime_s, known, max_s=max_s or float("inf"))
             if advice.verdict in {"less", "more"}:
                 to_change.append(advice)

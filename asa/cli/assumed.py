@@ -91,14 +91,16 @@ class _PastJobs:
     def __init__(self, flow: Workflow, ran: Sequence[PastRun], site: Capabilities) -> None:
         self._flow, self._site, self.ran = flow, site, sorted(ran, key=lambda run: run.end_s)
 
-    def of(self, workflow: str, stage: str = "") -> list[RunTime]:
+    def by_stage(self, workflow: str) -> dict[str, list[RunTime]]:
+        return {name: self._of(workflow, stage) for name, stage in self._flow.stages.items() if _says_none(stage)}
+
+    def _of(self, workflow: str, stage: Stage) -> list[RunTime]:
         from asa.runtimes import RunTime
 
-        of_stage = self._flow.stages[stage]
-        cores, names = of_stage.cores_on(self._site.cores_per_node), _job_names(self._flow, of_stage)
+        cores, names = stage.cores_on(self._site.cores_per_node), _job_names(self._flow, stage)
         return [
             RunTime(
-                workflow, stage, cores, past.run_s, past.end_s, self._site.system,
+                workflow, stage.name, cores, past.run_s, past.end_s, self._site.system,
                 kind="exact" if past.completed else "at_least",
             )
             for past in self.ran
@@ -132,7 +134,7 @@ def _with_past_jobs(flow: Workflow, site: Capabilities) -> Workflow:
     if ran is None:
         return flow
     past = _PastJobs(flow, ran, site)
-    known = {stage.name: past.of(flow.name, stage.name) for stage in unknown}
+    known = past.by_stage(flow.name)
     expecting, found, _ = _expecting(flow, past, site)
     if found := [name for name in found if known.get(name)]:
         count = sum(len(known[name]) for name in found)

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -170,6 +171,7 @@ _VALUE = pattern(
 )
 
 
+@lru_cache(maxsize=1024)  # each job inherits the same variables
 def is_secret(name: str, value: str) -> bool:
     """Whether a variable holds a secret, by the words in its name or the form of its value.
 

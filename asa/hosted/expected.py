@@ -42,10 +42,9 @@ class Expectations:
     def __post_init__(self) -> None:
         if self.bank is not None:
             with suppress(AsaError):
-                for run in RunTimes(self.bank).of(self.workflow):
-                    if not tells_of(run.system, self.site.system):
-                        continue
-                    self._times.setdefault(run.stage, []).append(run)
+                for kind, times in RunTimes(self.bank).by_stage(self.workflow).items():
+                    if told := [run for run in times if tells_of(run.system, self.site.system)]:
+                        self._times[kind] = told
 
     def measured(self, times: Iterable[tuple[str, int, float, float]]) -> None:
         """Add the host's measurements (kind, cores, seconds, moment) for kinds without known run times."""

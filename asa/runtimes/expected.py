@@ -40,8 +40,8 @@ class Expected(NamedTuple):
 class KnowsRunTimes(Protocol):
     """The known run times of stages; `RunTimes` are those of a bank."""
 
-    def of(self, workflow: str, stage: str = "") -> Sequence[RunTime]:
-        """Return the run times of a stage, the latest last."""
+    def by_stage(self, workflow: str) -> Mapping[str, Sequence[RunTime]]:
+        """Return the run times of the workflow's stages, each stage's latest last."""
         ...
 
 
@@ -68,8 +68,10 @@ def expect(workflow: Workflow, runs: KnowsRunTimes, capabilities: Capabilities) 
     forecasts: dict[str, RunForecast] = {}
     stages, left_out = list[Stage](), list[str]()
     try:
+        learns = any(stage.learns_run for stage in workflow.stages.values())
+        known = runs.by_stage(workflow.name) if learns else {}
         for stage in workflow.stages.values():
-            times = runs.of(workflow.name, stage.name) if stage.learns_run else []
+            times = known.get(stage.name, ()) if stage.learns_run else ()
             kept = [run for run in times if tells_of(run.system, capabilities.system)]
             seen = as_seen(stage, kept, capabilities) if kept else Seen(stage)
             stages.append(seen.stage)

@@ -168,7 +168,7 @@ class RunTimes:
         fresh: dict[str, RunTime] = {}
         for given in times:
             run = given if given.id else replace(given, id=secrets.token_hex(8))
-            if _trace(run.id) in self._forgotten:
+            if self._is_forgotten(run):
                 continue
             before = fresh.get(run.id) or known.get(run.id)
             if before is None or run.tells_more_than(before):
@@ -180,11 +180,19 @@ class RunTimes:
 
     def read(self) -> list[RunTime]:
         """Return all run times, the latest last."""
-        return sorted(self._known().values(), key=lambda run: (run.at_s, run.id))
+        return _in_order(self._known().values())
 
     def of(self, workflow: str, stage: str = "") -> list[RunTime]:
         """Return the run times of a workflow, or of one of its stages, the latest last."""
-        return [run for run in self.read() if run.workflow == workflow and stage in {"", run.stage}]
+        known = self._known().values()
+        return _in_order(run for run in known if run.workflow == workflow and stage in {"", run.stage})
+
+    def by_stage(self, workflow: str) -> dict[str, list[RunTime]]:
+        """Return the run times of each stage of a workflow that has some, the latest last, in one reading."""
+        found: dict[str, list[RunTime]] = {}
+        for run in self.of(workflow):
+            found.setdefault(run.stage, []).append(run)
+        return found
 
     def forecast(
         self, workflow: str, stage: str, cores: int, input_size: float | None = None, system: str = ""
@@ -238,7 +246,11 @@ class RunTimes:
         counted = [file for name, file in self._files.items() if name not in taken]
         self.damaged = sum(file.damaged for file in counted)
         self._forgotten = frozenset().union(*(file.forgotten for file in counted))
-        return _united(run for file in counted for run in file.runs if _trace(run.id) not in self._forgotten)
+        runs = (run for file in counted for run in file.runs)
+        return _united(run for run in runs if not self._is_forgotten(run))
+
+    def _is_forgotten(self, run: RunTime) -> bool:
+        return bool(self._forgotten) and _trace(run.id) in self._forgotten
 
     # ------------------------------------------------------------------ merging and forgetting
 
@@ -315,6 +327,10 @@ def _run_of(line: bytes) -> RunTime | None:
         return RunTime(*values)
     except InputError:
         return None
+
+
+def _in_order(runs: Iterable[RunTime]) -> list[RunTime]:
+    return sorted(runs, key=lambda run: (run.at_s, run.id))
 
 
 def _united(runs: Iterable[RunTime]) -> dict[str, RunTime]:
