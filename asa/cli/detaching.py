@@ -253,15 +253,16 @@ def _is_followed(folder: RunFolder, facility: Facility, following: KeptRun, wall
     return True
 
 
-def end_keeper(folder: RunFolder, facility: Facility) -> None:
-    """Remove the keeper of a run that has ended."""
+def end_keeper(folder: RunFolder, facility: Facility | None = None) -> None:
+    """Remove the keeper of a run that has ended; without a facility, the run's own is opened if that takes one."""
     from asa import keepers
+    from asa.cli.driving import reopen
 
     now = keepers.kept(folder.path)
     if now is None:
         return
     if now.way is Way.JOB and now.mark:
-        with suppress(AsaError), _opened(folder, facility) as backend:
+        with suppress(AsaError), _opened(folder, facility or reopen(folder, {})) as backend:
             backend.cancel(now.mark)
     keepers.end(folder.path)
 

@@ -20,7 +20,6 @@ from asa.errors import InputError, LeaseError, OwnerError
 from asa.units import MAX_JOBS
 
 if TYPE_CHECKING:
-    from asa.backend import Facility
     from asa.runner import RunFolder
     from asa.runner.state import RunState
 
@@ -44,13 +43,6 @@ def tick(
     Exit codes: 0 the run goes on, or has completed; 1 it failed or was cancelled, or the batch system does not answer;
     2 the input cannot be used; 3 this is not the run's cluster, and nothing was touched.
     """
-    from asa.cli.driving import reopen
-    from asa.cli.live import Lines, Silent
-    from asa.estimators import readiness
-    from asa.runner.local_stages import with_local_stages
-    from asa.runner.look import look
-    from asa.strategies.on_pool import POOL
-
     folder = _opened(runs, run, kept, is_keeper=keeper > 0)
     if keeper:
         keep(folder, keeper, lasts)
@@ -61,6 +53,21 @@ def tick(
             now.take_over()
     check_not_hosted(folder)
     state, _ = read_state(folder)
+    if has_ended(state):
+        _end(folder, state, "has ended already", kept=kept, quiet=quiet)
+    else:
+        _look(folder, state, kept=kept, quiet=quiet)
+
+
+def _look(folder: RunFolder, state: RunState, *, kept: str, quiet: bool) -> None:
+    """Look at a run that goes on, and report how it goes."""
+    from asa.cli.driving import reopen
+    from asa.cli.live import Lines, Silent
+    from asa.estimators import readiness
+    from asa.runner.local_stages import with_local_stages
+    from asa.runner.look import look
+    from asa.strategies.on_pool import POOL
+
     if folder.plan.strategy == POOL:
         hint = f"A pool ends with its client. Keep a client running: {command('resume', folder)}"
         raise InputError(
@@ -70,9 +77,6 @@ def tick(
         plainly.on_compiling = None
     readiness.prefer(folder.plan.estimator, Path(folder.plan.bank) if folder.plan.bank else None)
     facility = reopen(folder, {})
-    if has_ended(state):
-        _end(folder, facility, state, "has ended already", kept=kept, quiet=quiet)
-        return
     near = with_local_stages(folder.plan.backend, state.workflow.stages.values(), facility)
     display = Silent() if quiet else Lines()
     try:
@@ -83,7 +87,7 @@ def tick(
         return
     state, _ = read_state(folder)
     if looked.is_over:
-        _end(folder, facility, state, "has ended", kept=kept, quiet=quiet)
+        _end(folder, state, "has ended", kept=kept, quiet=quiet)
         return
     phases = [view.phase.value for view in state.stages.values()]
     counted = ", ".join(f"{phases.count(phase)} {phase}" for phase in dict.fromkeys(phases))
@@ -122,12 +126,12 @@ def _write_into(log: Path) -> None:
             os.dup2(file.fileno(), stream)
 
 
-def _end(folder: RunFolder, facility: Facility, state: RunState, how: str, *, kept: str, quiet: bool) -> None:
+def _end(folder: RunFolder, state: RunState, how: str, *, kept: str, quiet: bool) -> None:
     """Remove the run's keeper, and report how the run ended."""
     from asa.runner.notify import Notifier
 
     Notifier(folder).ended(read_state(folder)[1])  # the client that saw the end may have sent it already
-    end_keeper(folder, facility)
+    end_keeper(folder)
     if kept:  # the client that saw the end may have been on another computer
         keepers.end_here(kept)
     _tell(f"{folder.path.name} {how}: {state.outcome}{f', {state.reason}' if state.reason else ''}", quiet=quiet)

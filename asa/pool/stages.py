@@ -40,6 +40,7 @@ from asa.backend import (
 from asa.core import safe, temporary
 from asa.core.documents import read_json
 from asa.core.files import append_to, put, read_file, read_text
+from asa.core.typed import made
 from asa.core.variables import asked
 from asa.errors import (
     BackendError,
@@ -287,7 +288,7 @@ class StagesBackend:
             for path in sorted(self._pool_folder.glob("*.job"), key=lambda path: int(path.stem)):
                 kept = read_json(read_file(path))
                 self._jobs[path.stem] = _HandedOver(
-                    path.stem, _read_spec(kept["spec"]), kept["submit_s"], kept["restarts"]
+                    path.stem, made(JobSpec, kept["spec"]), kept["submit_s"], kept["restarts"]
                 )
         except (OSError, ValueError, KeyError) as error:
             raise StateError(
@@ -862,9 +863,3 @@ def _write(path: Path, text: str, *, once: bool = False) -> None:
     with suppress(FileExistsError):
         os.link(draft, path)
     draft.unlink()
-
-
-def _read_spec(kept: Mapping[str, Any]) -> JobSpec:
-    from pydantic import TypeAdapter  # noqa: PLC0415 - only resumed runs need it
-
-    return TypeAdapter(JobSpec).validate_python(kept)

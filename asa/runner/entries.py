@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Annotated, Literal
-
-from pydantic import Discriminator, TypeAdapter
+from typing import Any, Literal, get_args
 
 from asa.backend import JobSpec, JobStatus
+from asa.core.documents import read_json
+from asa.core.typed import made, written
 from asa.exactly_once import Cause
 from asa.strategies.base import Choice, PlannedJob, Substitute
 from asa.workflow import Stage
@@ -261,24 +260,30 @@ Entry = (
     | Closed
 )
 
-_entry: TypeAdapter[Entry] = TypeAdapter(Annotated[Entry, Discriminator("kind")])
+_KINDS: dict[str, type[Entry]] = {one.__dataclass_fields__["kind"].default: one for one in get_args(Entry)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Several:
+    """Entries that belong together, as read."""
+
+    entries: tuple[Any, ...]
+
+
 _TOGETHER, _SEVERAL = '{"entries":[', b'{"entries"'
-
-
-@cache
-def _together() -> TypeAdapter[dict[str, list[Entry]]]:
-    """Build the reader of entries that belong together, which takes longer than to read them; few journals need it."""
-    return TypeAdapter(dict[str, list[Annotated[Entry, Discriminator("kind")]]])
 
 
 def write_entry(entry: Entry) -> str:
     """Write an entry as one line of JSON, without a newline."""
-    return _entry.dump_json(entry).decode()
+    return written(entry)
 
 
 def read_entry(line: str | bytes) -> Entry:
-    """Read an entry that `write_entry` wrote; keys of later versions are ignored."""
-    return _entry.validate_json(line)
+    """Read an entry that `write_entry` wrote; keys of later versions are ignored.
+
+    Raises `ValueError`: it is none.
+    """
+    return _entry(read_json(line))
 
 
 def write_entries(entries: Sequence[Entry]) -> str:
@@ -289,5 +294,17 @@ def write_entries(entries: Sequence[Entry]) -> str:
 
 
 def read_entries(line: bytes) -> list[Entry]:
-    """Read entries that `write_entries` wrote."""
-    return _together().validate_json(line)["entries"] if line.startswith(_SEVERAL) else [read_entry(line)]
+    """Read entries that `write_entries` wrote.
+
+    Raises `ValueError`: it is none of these.
+    """
+    if not line.startswith(_SEVERAL):
+        return [read_entry(line)]
+    return [_entry(parts) for parts in made(_Several, read_json(line)).entries]
+
+
+def _entry(parts: Any) -> Entry:
+    name = parts.get("kind") if isinstance(parts, dict) else None
+    if not isinstance(name, str) or name not in _KINDS:
+        raise ValueError("it is no entry of a known kind")
+    return made(_KINDS[name], parts)

@@ -16,16 +16,16 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Any, NoReturn
 from urllib.parse import quote
-
-from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from asa.backend import CLUSTER_FILE, Capabilities, Condition, Setting
 from asa.core import owned, safe
+from asa.core.documents import read_json
 from asa.core.files import append_to, in_words, open_file, put, read_file, sync_folder
 from asa.core.locks import FileLock, Holder
 from asa.core.reading import DOCUMENT_BYTES, JOURNAL_BYTES, OTHERS_BYTES, read_whole
+from asa.core.typed import made, written, written_by_field
 from asa.errors import InputError, JournalError, LeaseError, OwnerError, near
 from asa.printable import on_one_line
 from asa.records import Record, RunEnded
@@ -60,11 +60,12 @@ _SHARE = 'To let their group look at later runs, their user writes `share = "gro
 _UNREADABLE = "Check its owner, its permissions, and its file system."
 
 
-def _renamed(capabilities: Any) -> Any:
-    """Convert a site's rules from the form of earlier versions."""
-    if isinstance(capabilities, dict) and "most_queued" in capabilities:
-        return {"max_queued": capabilities["most_queued"], **capabilities}
-    return capabilities
+def _renamed(plan: Any) -> Any:
+    """Convert a site's rules in a plan from the form of earlier versions."""
+    rules = plan.get("capabilities") if isinstance(plan, dict) else None
+    if isinstance(rules, dict) and "most_queued" in rules:
+        return {**plan, "capabilities": {"max_queued": rules["most_queued"], **rules}}
+    return plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ class RunPlan:
     stages: tuple[Stage, ...]
     strategy: str
     backend: str
-    capabilities: Annotated[Capabilities, BeforeValidator(_renamed)]
+    capabilities: Capabilities
     walltime_s: float | None = None
     estimator: str = "asa"
     estimator_why: str = ""
@@ -178,11 +179,6 @@ class Pulse:
     expected: Mapping[str, float] = field(default_factory=dict)
     next_s: float | None = None
     planned: tuple[PlannedJob, ...] = ()
-
-
-_plan: TypeAdapter[RunPlan] = TypeAdapter(RunPlan)
-_pulse: TypeAdapter[Pulse] = TypeAdapter(Pulse)
-_request: TypeAdapter[CancelRequest] = TypeAdapter(CancelRequest)
 
 
 def default_runs_folder(*, begins: bool = False) -> Path:
@@ -283,8 +279,8 @@ class RunFolder:
                 raise OwnerError(f"belongs to {closed}, and is private", where=str(self.path), hint=_SHARE) from error
             raise InputError(f"cannot be read: {error.strerror}", where=str(file), hint=_UNREADABLE) from error
         try:
-            self.plan = _plan.validate_json(text)
-        except ValidationError as error:
+            self.plan = made(RunPlan, _renamed(read_json(text)))
+        except ValueError as error:
             hint = "It was written by another version of asa, or damaged."
             raise InputError("is not a description of a run", where=str(file), hint=hint) from error
         if self.plan.schema > _SCHEMA:
@@ -427,7 +423,7 @@ class RunFolder:
         planned = state.planned if state is not None else ()
         sign = Pulse(time.time(), condition, expected, next_s, planned)
         with suppress(OSError):  # on a full disk, the journal reports the error
-            _write(self.path / _PULSE, _pulse.dump_json(sign), is_shared=self._is_shared)
+            _write(self.path / _PULSE, written(sign).encode(), is_shared=self._is_shared)
 
     def log_begin(self) -> None:
         """Log that this client now drives the run."""
@@ -477,8 +473,8 @@ class RunFolder:
         requests = []
         for file in self._wish_files():
             self._passed_over.add(file.name)
-            with suppress(OSError, ValidationError, OwnerError):
-                requests.append(_request.validate_json(safe.read(file)))
+            with suppress(OSError, ValueError, OwnerError):
+                requests.append(made(CancelRequest, read_json(safe.read(file))))
             with suppress(OSError):
                 file.unlink()
         return requests
@@ -508,7 +504,7 @@ class RunFolder:
     def request(self, request: CancelRequest) -> Path:
         """Write a request to the run's present or next client; return its file, which that client removes."""
         file = self.path / _REQUESTS / f"{time.time_ns()}-{secrets.token_hex(4)}.json"
-        _write(file, _request.dump_json(request))
+        _write(file, written(request).encode())
         return file
 
     def driver(self) -> Holder | None:
@@ -556,8 +552,8 @@ class RunFolder:
     def last_pulse(self) -> Pulse | None:
         """Return the latest pulse of a client."""
         try:
-            return _pulse.validate_json(read_file(self.path / _PULSE))
-        except (OSError, ValidationError):
+            return made(Pulse, read_json(read_file(self.path / _PULSE)))
+        except (OSError, ValueError):
             return None
 
     def state(self) -> tuple[RunState, list[Record]]:
@@ -876,7 +872,7 @@ def _make_readable(folder: Path) -> None:
 
 
 def _write_plan(folder: Path, plan: RunPlan) -> None:
-    _write(folder / _PLAN, _plan.dump_json(plan, indent=1), is_shared=plan.share == GROUP)
+    _write(folder / _PLAN, written_by_field(plan).encode(), is_shared=plan.share == GROUP)
 
 
 def _write(path: Path, data: bytes, *, is_shared: bool = False) -> None:
