@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -27,6 +26,8 @@ CLUSTER_FILE = "cluster.json"
 """File in a run's folder in which a backend records the run's cluster; without it, the run continues on any cluster."""
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from asa.history import JobHistory  # needs numpy
 
 __all__ = [

@@ -19,6 +19,7 @@ from numbers import Real
 from operator import attrgetter
 from typing import Any, Final, Literal, TypedDict
 
+from asa.core.python import called
 from asa.errors import InputError
 from asa.requests.options import marked
 from asa.units import parse_memory, parse_storage
@@ -33,8 +34,6 @@ class _Short(reprlib.Repr):
 
     def repr_str(self, x: str, level: int) -> str:
         """Show a text."""
-        from asa.core.python import called  # noqa: PLC0415 - loads multiprocessing
-
         function = called(x)
         return f"<{function}(...)>" if function else super().repr_str(x, level)
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import errno
 import inspect
-import logging
 import os
 import sys
 import threading
-import traceback
+import warnings
 from collections import UserDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from copy import copy
 from enum import Enum
 from importlib import import_module
 from pathlib import Path
@@ -157,14 +155,32 @@ def _find_file(params: dict[str, Any]) -> None:
 
 
 class _Commands(UserDict[str, Any]):
-    """Commands by name, each imported and built only when it is looked up: building all would take long."""
+    """Commands by name, each imported and built only when it is looked up: building all would take long.
+
+    Other packages are asked for theirs only if a name is not ours, or when all commands are listed.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(dict.fromkeys([*_OURS, *_FORMER_NAMES]))
 
     def __getitem__(self, name: str) -> Any:
-        if super().__getitem__(name) is None:
+        if self.data.get(name) is None and name in self:
             alone = _new_app()
             _add(alone, name)
             self[name] = get_group(alone).commands[name]
         return super().__getitem__(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.data or name in self._all()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def _all(self) -> dict[str, Any]:
+        return self.data | dict.fromkeys(name for name in _of_others() if name not in self.data)
 
 
 class _Group(TyperGroup):
@@ -172,33 +188,37 @@ class _Group(TyperGroup):
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self.commands = _Commands(dict.fromkeys([*_OURS, *_FORMER_NAMES, *_of_others()]))
+        self.commands = _Commands()
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - typer's
         """Leave out commands that have a new name, without building any."""
-        return [name for name in self.commands.keys() if name not in _FORMER_NAMES]  # noqa: SIM118 - items are built
+        return [name for name in self.commands if name not in _FORMER_NAMES]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """List each command with the first sentence of its help; this imports the commands, but does not build them."""
-        whole, heads = _new_app(), _new_app()
-        order = self.list_commands(ctx)
-        for name in order:
-            _add(whole, name)
-        for group in whole.registered_groups:
-            bare: Any = copy(group.typer_instance)
-            bare.registered_commands, bare.registered_groups = [], []
-            group.typer_instance = bare
-        heads.registered_groups = whole.registered_groups
-        alone: dict[str, Any] = {
-            str(command.name): TyperCommand(name=command.name, help=command.help or inspect.getdoc(command.callback))
-            for command in whole.registered_commands
-        }
-        alone |= get_group(heads).commands
-        headings = {name: heading for heading, below in _HEADINGS.items() for name in below}
-        for name in order:
-            alone[name].rich_help_panel = headings.get(name, _OTHERS)
-        self.commands = {name: alone[name] for name in order}
-        super().format_help(ctx, formatter)
+        """Write plain text: what draws typer's boxes takes longer to load than all of the rest."""
+        super(TyperGroup, self).format_help(ctx, formatter)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List each command with the first paragraph of its help, under its heading; this builds none."""
+        others = {_OTHERS: [name for name in self.list_commands(ctx) if name not in _OURS]}
+        for heading, names in [*_HEADINGS.items(), *others.items()]:
+            if names:
+                formatter.write(f"\n{heading}\n")
+                with formatter.indentation():
+                    formatter.write_dl([(name, _summary(name)) for name in names])
+
+
+def _summary(name: str) -> str:
+    """Return the first paragraph of a command's help; of our own commands it is read, not imported."""
+    module, _, attribute = (_OURS.get(name) or plugins.place("asa.commands", name)).partition(":")
+    if name in _OURS and (text := plugins.first_paragraph(module, attribute)):
+        return text
+    try:
+        command = _command(name)
+    except InputError as error:  # a broken command must not disable the others
+        return f"It {error.message}."
+    text = (command.info.help if isinstance(command, typer.Typer) else None) or inspect.getdoc(command) or ""
+    return text.split("\n\n")[0].replace("\n", " ")
 
 
 def _of_others() -> list[str]:
@@ -285,7 +305,7 @@ def run_command() -> None:
     """Run the command line and exit."""
     make_usable()
     plainly.on_compiling = say_what_takes_long
-    logging.captureWarnings(capture=True)
+    warnings.showwarning = _pass_over
     try:
         try:
             app(standalone_mode=True)
@@ -313,6 +333,10 @@ def run_command() -> None:
         sys.exit(1)
     except Exception as error:  # noqa: BLE001 - reported to the user in words, whatever it is
         _own_up(error)
+
+
+def _pass_over(*_warning: object, **_named: object) -> None:
+    """Print no warning of a library, which users could do nothing about."""
 
 
 def _flush() -> None:
@@ -368,6 +392,8 @@ def _give_up(error: OSError) -> NoReturn:
 
 def _own_up(error: Exception) -> NoReturn:
     """Exit after an unexpected error; print the data that are needed to fix it."""
+    import traceback
+
     if os.environ.get(_TRACEBACK):
         traceback.print_exception(error)
     *_, last = traceback.extract_tb(error.__traceback__)

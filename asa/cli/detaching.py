@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import shlex
 import signal
 import sys
@@ -107,7 +106,7 @@ def detach(folder: RunFolder, facility: Facility, way: Way, walltime_s: float, *
     end_keeper(folder, facility)
     try:
         if way is Way.JOB:
-            made = keepers.KeptRun.made(way, "", number=1, chain=secrets.token_hex(3))
+            made = keepers.KeptRun.made(way, "", number=1, chain=os.urandom(3).hex())
             _submit_keeper(folder, facility, made, walltime_s, None)
         else:
             made = keepers.keep(way, folder.path, folder.plan.id[:12])

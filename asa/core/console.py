@@ -56,12 +56,12 @@ def _checked(text: Text) -> Text:
 
 
 class Console(RichConsole):
-    """A console for text of any origin, which it checks; square brackets in such text are no markup."""
+    """A console for any text, which it checks; square brackets in it are no markup, ``:cat:`` is no picture."""
 
     render = _render_checked
 
     def __init__(self, **given: Any) -> None:
-        super().__init__(**{"markup": False, **given})
+        super().__init__(**{"markup": False, "emoji": False, **given})
 
     def render_str(self, text: str, **how: Any) -> Text:
         """Make a text to print, with control characters shown; rich would drop some of them."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import gzip
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -69,7 +68,7 @@ def replacing(
     `is_shared`: its group may read it too, whatever the umask.
     `is_durable`: the new file is on the disk before it replaces the old one.
     """
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    draft = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
     made = partial(os.open, mode=0o600 if is_private else 0o666)  # created with its mode, never changed later
     try:
         with open(draft, "xb", opener=made) as file:

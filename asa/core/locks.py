@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
 import time
 from contextlib import suppress
 from functools import cache
@@ -59,7 +58,7 @@ class FileLock:
         self.path = path
         self.wait_s = wait_s
         self.doing = doing
-        self.token = secrets.token_hex(8)
+        self.token = os.urandom(8).hex()
         self._beaten_s = 0.0
 
     def __enter__(self) -> Self:
@@ -146,7 +145,7 @@ class FileLock:
         """Whether the holder has ended, or has not touched the file for ten minutes."""
         if holder.machine == machine() and not is_running(holder.pid):
             return True
-        probe = self.path.with_name(f"{self.path.name}.{secrets.token_hex(8)}")
+        probe = self.path.with_name(f"{self.path.name}.{os.urandom(8).hex()}")
         os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
         try:
             os.utime(probe)

@@ -16,7 +16,6 @@ import stat
 import struct
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryFile
 
 from asa.core.files import open_file, read_text
 from asa.core.reading import SMALL_BYTES, read_whole
@@ -183,6 +182,8 @@ def _of_others(path: Path, about: os.stat_result) -> str:
 
 def _mine_there(path: Path) -> int:
     """Return the owner of files that this user creates in a folder; network file systems may show another owner."""
+    from tempfile import TemporaryFile  # noqa: PLC0415 - takes long, and few files belong to others
+
     folder = path if path.is_dir() else path.parent
     try:
         with TemporaryFile(dir=folder) as probe:

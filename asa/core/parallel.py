@@ -14,7 +14,7 @@ from multiprocessing import parent_process
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from asa.core.handover import HandoverMemory, MappedValue
-from asa.core.python import begin_tracker, context
+from asa.core.processes import begin_tracker, context
 from asa.errors import UnavailableError
 
 _T = TypeVar("_T")

@@ -11,20 +11,24 @@ import inspect
 import re
 from functools import cache
 from importlib.machinery import ModuleSpec, PathFinder
-from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from asa.core.files import read_text
 from asa.core.reading import DOCUMENT_BYTES
 from asa.errors import InputError, MissingExtraError, UnknownNameError, near
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 _OURS = "asa-client"
 
 
 @cache
 def _installed() -> Any:  # its type has changed with Python 3.12
+    from importlib.metadata import entry_points  # noqa: PLC0415 - most commands need no name
+
     return entry_points()  # reads a file of every installed package
 
 
@@ -40,6 +44,11 @@ def names(group: str) -> list[str]:
 def places(group: str) -> dict[str, str]:
     """Return the module of each name in a group, without importing any."""
     return {name: point.module for name, point in _group(group).items()}
+
+
+def place(group: str, name: str) -> str:
+    """Return the module and the attribute of a name in a group, as ``module:attribute``, without importing any."""
+    return _group(group)[name].value.partition(" ")[0]
 
 
 def mentions(group: str, name: str, word: str) -> bool:
@@ -108,6 +117,8 @@ def lacking(group: str, name: str) -> tuple[str, str] | None:
 
 
 def _is_there(package: str) -> bool:
+    from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415 - likewise
+
     try:
         distribution(package)
     except PackageNotFoundError:
@@ -138,6 +149,24 @@ def describe(group: str, name: str) -> tuple[str, list[str]]:
         doc = inspect.getdoc(made) or ""
         parameters = list(inspect.signature(made).parameters) if inspect.isfunction(made) else []
     return doc.split("\n\n")[0].replace("\n", " "), parameters
+
+
+def first_paragraph(module: str, attribute: str) -> str:
+    """Read what a module of this package says of a function, or of an app (its `help`): the first paragraph, on a line.
+
+    Empty if it is not found: it may be imported from elsewhere.
+
+    Examples
+    --------
+    >>> first_paragraph("asa.cli.schema", "schema")[:21]
+    'Print the JSON Schema'
+    """
+    spec = _spec(module)
+    if spec is None or spec.origin is None:
+        return ""
+    function, app = rf'^def {attribute}\(.*?^    """', rf'^{attribute} = [\w.]+\(\s*help="(?:"")?'
+    found = re.search(rf'(?:{function}|{app})(.*?)(?:\n\s*\n|(?<!\\)")', _source(spec.origin), re.MULTILINE | re.DOTALL)
+    return " ".join(found[1].split()) if found else ""
 
 
 def _definition(point: EntryPoint) -> ast.FunctionDef | ast.ClassDef | None:

@@ -2,29 +2,19 @@
 
 With ``-m`` and ``-c``, Python looks for modules in the working directory first. In a folder that others can write to,
 their file with a module's name would run as the user. Folders with the user's own functions are added once asa's
-modules are loaded: see `folders_of_program`.
+modules are loaded: see `folders_of_program`. `asa.core.processes` starts those of multiprocessing.
 """
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from multiprocessing import resource_tracker
-from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
-from threading import Lock
-from typing import Any
 
 from asa.core import safe
 
 CALL = "asa.call"
 """The module that a job runs in order to call a Python function."""
-
-_SAFE = "PYTHONSAFEPATH"  # the effect of -P for Python processes that others start
-_STARTING = Lock()
 
 
 def command(*arguments: str, python: str = sys.executable) -> list[str]:
@@ -52,61 +42,6 @@ def called(command: str) -> str:
 def bare_command(*arguments: str) -> list[str]:
     """Return the command of a Python that has only the standard library, and ignores variables."""
     return [sys.executable, "-I", "-S", *arguments]
-
-
-# ---------------------------------------------------------------------- processes that multiprocessing starts
-
-
-class _SafeProcess(SpawnProcess):
-    """A process started with `command`; its parent sends it the folders of modules."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._safe_path = os.environ.get(_SAFE)
-
-    def start(self) -> None:
-        """Start the process with the safe path set."""
-        with _safely():
-            super().start()
-
-    def run(self) -> None:
-        """Do its work in the user's own environment, which child processes inherit."""
-        _set(self._safe_path)
-        super().run()
-
-
-class _Context(SpawnContext):
-    Process = _SafeProcess
-
-
-def context() -> SpawnContext:
-    """Return the context that starts each process as a new Python."""
-    begin_tracker()
-    return _Context()
-
-
-def begin_tracker() -> None:
-    """Start Python's process that tracks shared memory and locks, unless it runs."""
-    with _safely():
-        resource_tracker.ensure_running()
-
-
-@contextmanager
-def _safely() -> Iterator[None]:
-    with _STARTING:
-        before = os.environ.get(_SAFE)
-        os.environ[_SAFE] = "1"
-        try:
-            yield
-        finally:
-            _set(before)
-
-
-def _set(value: str | None) -> None:
-    if value is None:
-        os.environ.pop(_SAFE, None)
-    else:
-        os.environ[_SAFE] = value
 
 
 # ---------------------------------------------------------------------- folders of a user's own modules

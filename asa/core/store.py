@@ -18,7 +18,6 @@ import errno
 import json
 import os
 import re
-import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -310,7 +309,7 @@ class SegmentFolder:
 
     def _new(self, kind: str) -> Segment:
         signature = (machine(), os.getpid()) if self.signed else ()
-        return Segment.of(self.path, kind, secrets.token_hex(8), *signature)
+        return Segment.of(self.path, kind, os.urandom(8).hex(), *signature)
 
     def _create(self, path: Path) -> int:
         """Create a file for reading and writing, with the folder's permissions."""

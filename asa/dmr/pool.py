@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from asa.core.parallel import end_with_parent
-from asa.core.python import context
+from asa.core.processes import context
 from asa.errors import InputError, RunError
 
 from .distribution import Move, blocks, moves

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import re
-import secrets
 import shlex
 import socket
 import threading
@@ -503,7 +502,7 @@ class RunFolder:
 
     def request(self, request: CancelRequest) -> Path:
         """Write a request to the run's present or next client; return its file, which that client removes."""
-        file = self.path / _REQUESTS / f"{time.time_ns()}-{secrets.token_hex(4)}.json"
+        file = self.path / _REQUESTS / f"{time.time_ns()}-{os.urandom(4).hex()}.json"
         _write(file, written(request).encode())
         return file
 

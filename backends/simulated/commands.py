@@ -200,7 +200,7 @@ def _workload(name: str) -> FittedWorkload | WorkloadModel:
 def _processes() -> Iterator[Executor]:
     from concurrent.futures import ProcessPoolExecutor
 
-    from asa.core.python import context
+    from asa.core.processes import context
 
     with ProcessPoolExecutor(mp_context=context()) as executor:
         yield executor
