@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from asa.core.late import dataclass
 from asa.errors import InputError, WorkflowError
 from asa.keys import Notation, described, keys_of
 from asa.units import format_duration, parse_duration

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from numbers import Integral
 from typing import Final
 
+from asa.core.late import dataclass
 from asa.errors import InputError
 from asa.keys import Notation
 

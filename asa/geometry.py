@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from asa.core.late import dataclass
 from asa.errors import InputError
 
 if TYPE_CHECKING:  # most commands do not need numpy

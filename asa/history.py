@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from asa.core import plugins
 from asa.core.documents import open_file
+from asa.core.late import dataclass
 from asa.core.reading import UNPACKING_ERRORS, Stream, unpacked
 from asa.errors import InputError, TraceError
 

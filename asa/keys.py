@@ -12,13 +12,14 @@ from __future__ import annotations
 import inspect
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from datetime import timedelta
 from functools import cache
 from numbers import Real
 from operator import attrgetter
 from typing import Any, Final, Literal, TypedDict
 
+from asa.core.late import dataclass
 from asa.core.python import called
 from asa.errors import InputError
 from asa.requests.options import marked

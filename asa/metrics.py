@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from asa.backend import JobState
+from asa.core.late import dataclass
 from asa.records import (
     Ended,
     Observed,

@@ -9,11 +9,12 @@ import math
 import re
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import islice
 from pathlib import Path
 
 from asa.continuation import Continuation
+from asa.core.late import dataclass
 from asa.core.python import CALL
 from asa.core.safe import is_trusted
 from asa.job import exported, head, text

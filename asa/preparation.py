@@ -9,10 +9,10 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from asa.core import owned
+from asa.core.late import dataclass
 from asa.errors import WorkflowError
 from asa.keys import described, keys_of
 

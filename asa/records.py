@@ -5,10 +5,11 @@ Metrics are computed from records alone, and a run can be reconstructed from the
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Literal
 
 from asa.backend import JobState
+from asa.core.late import dataclass
 from asa.strategies.base import Keep
 
 __all__ = [

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from itertools import pairwise, product
 from typing import Literal, get_args
 
+from asa.core.late import dataclass
 from asa.errors import WorkflowError
 
 __all__ = ["Moldable", "RunAt", "Scaling", "Shape", "run_time_at", "shapes_of"]

@@ -29,7 +29,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ from asa.backend import Facility, Setting, Site
 from asa.core import plugins, safe
 from asa.core.documents import open_file, read_text, read_toml
 from asa.core.files import in_words, replacing
+from asa.core.late import dataclass
 from asa.errors import InputError, UnknownNameError, near
 from asa.units import parse_duration, parse_price
 from asa.workflow import MAX_INPUT_PATIENCE_S

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
+from asa.core.late import dataclass
 from asa.errors import InputError
 from asa.geometry import JobGeometry
 from asa.units import format_duration

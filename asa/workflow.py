@@ -6,11 +6,12 @@ import heapq
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from asa.continuation import Continuation, continuation_of
+from asa.core.late import dataclass
 from asa.elements import NONE, NOTATION, Array, hardly_one
 from asa.errors import InputError, WorkflowError
 from asa.keys import MAX_COUNT, GivenKeys, StageKeys, described, divided, keys_of, multiplied, trouble, with_keys
@@ -201,7 +202,7 @@ class Stage(StageKeys):
     )
     continues: Continuation | None = None
     preparation: Preparation | None = None
-    array: Array | None = described(  # noqa: RUF009 - it makes a field
+    array: Array | None = described(
         "own",
         "It is a job array: these are the numbers of its elements, as sbatch takes them, with %N for how "
         "many of them may run at once. The command or script is run once for each, with SLURM_ARRAY_TASK_ID, on what "

@@ -1,6 +1,7 @@
 """The command line as a whole: what its help lists, how options are spelled, what a shell completes."""
 
 import importlib
+import inspect
 import json
 import os
 import re
@@ -19,7 +20,7 @@ from asa.core import plugins
 pytestmark = pytest.mark.usefixtures("own_home")
 
 HEADINGS = ["Workflow", "Run", "Queue", "Simulate", "Research"]
-LINE = re.compile(r"^│ ([a-z-]+) ", re.MULTILINE)
+LINE = re.compile(r"^  ([a-z-]+)(?:  |$)", re.MULTILINE)
 
 
 def tree():
@@ -39,7 +40,7 @@ def every_command():
 
 def test_commands_come_under_five_headings_in_the_order_of_a_newcomer():
     text = asa("--help", env={**os.environ, "COLUMNS": "100"}).stdout
-    assert re.findall(r"^╭─ (\w+):", text, re.MULTILINE) == HEADINGS
+    assert re.findall(r"^(\w+): ", text.partition("Options:")[2], re.MULTILINE) == HEADINGS
     names = LINE.findall(text.partition("Workflow:")[2])
     assert set(names) == set(tree().commands) - {"advise"}
     order = ["init", "check", "run", "status", "report", "doctor", "predict", "walltimes", "worth", "evaluate"]
@@ -249,3 +250,13 @@ def test_an_interrupt_before_a_command_begins_leaves_no_traceback(monkeypatch, c
         main()
     assert ended.value.code == 130
     assert capsys.readouterr().err == "asa: interrupted\n"
+
+
+def test_help_says_of_each_command_what_the_command_says_of_itself():
+    """It reads sources in place of importing them."""
+    app = importlib.import_module("asa.cli.app")
+    commands = tree().commands
+    texts = {name: inspect.cleandoc(commands[name].help).split("\n\n")[0] for name in app._OURS}
+    assert {name: app._summary(name) for name in texts} == {
+        name: " ".join(text.split()) for name, text in texts.items()
+    }

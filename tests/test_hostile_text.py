@@ -278,12 +278,12 @@ def on_a_terminal(*words, environment=()):
 
 def test_a_terminal_gets_our_colours_and_no_one_else_s(tmp_path, monkeypatch, runs):
     monkeypatch.chdir(tmp_path)
-    for words in (["runs"], ["status"], ["explain"], ["--help"], [f"nix{HOSTILE}"]):
+    for words in (["runs"], ["status"], ["explain"], ["run", "--help"], [f"nix{HOSTILE}"]):
         data = on_a_terminal(*words, environment={"ASA_RUNS": "runs", "COLUMNS": "200"})
         assert b"\x1b[" in data, words
         assert b"\x1b[8m" not in data
         assert not acting(SEQUENCE.sub(b"", data)), words
-        assert b"\\x1b" in data or words == ["--help"]
+        assert b"\\x1b" in data or words == ["run", "--help"]
 
 
 def test_logs_are_escaped_on_a_terminal_and_whole_in_a_pipe(tmp_path, monkeypatch):

@@ -142,11 +142,13 @@ HEAVY = {"numpy", "numba", "llvmlite", "networkx", "httpx", "matplotlib", "scipy
 RARE = {"asa.cli.compare", "asa.studies", "asa.report", "asa.pool", "asa.backends"}
 HELD = {
     "--version": HEAVY | RARE | {"rich"},
-    "--help": HEAVY,
+    "--help": HEAVY | RARE | {"rich", "pydantic", "asa.backend"},
     "list": HEAVY | {"asa.estimators", "asa.runner"},
     "check flow.toml": HEAVY | RARE | {"asa.runner"},
-    "runs": HEAVY | RARE,
-    "status": HEAVY | RARE,
+    "runs": HEAVY | RARE | {"pydantic"},
+    "status": HEAVY | RARE | {"pydantic"},
+    "explain a": HEAVY | RARE | {"pydantic"},
+    "tick": HEAVY | RARE | {"pydantic", "rich", "asa.runner.loop"},
     "simulate tiny.swf": HEAVY - {"numpy"} | {"asa.runner", "asa.estimators"},
 }
 """By command, what it must not load, for that takes longer than the command itself; `make bench` prints how long."""

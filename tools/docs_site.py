@@ -381,7 +381,9 @@ def _as_installed(place: Path) -> None:
         for source in (ROOT / folder).rglob("*.py"):
             copy = place / at / source.relative_to(ROOT / folder)
             copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.write_text(apart(source.read_text(encoding="utf-8")), encoding="utf-8")
+            text = apart(source.read_text(encoding="utf-8"))
+            # what reads the signatures of dataclasses knows those of the standard library alone
+            copy.write_text(text.replace("from asa.core.late import", "from dataclasses import"), encoding="utf-8")
 
 
 _OUTSIDE = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*?\b(?:src|href)=["']?((?:https?:)?//[^"'\s>]+)""")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asa.core.files import open_file, read_file, read_text
+from asa.core.late import dataclass
 from asa.core.reading import JOURNAL_BYTES, read_lines
 from asa.outcome import JobOutcome, outcome_from
 
@@ -274,7 +273,7 @@ class _Round:
         ended = {int(record[1]) for record in _RECORD.finditer(self._log(name))}
         left = [at for first, last in taken for at in range(first, last + 1) if at not in ended]
         text = "".join(f"{first} {last}\n" for first, last in _pieces(left, max(len(left) // self._divisor, 1)))
-        draft = self._folder / f".returned.{name}.{secrets.token_hex(4)}"
+        draft = self._folder / f".returned.{name}.{os.urandom(4).hex()}"
         try:
             draft.write_text(text)
             with suppress(FileExistsError):  # another process wrote it first

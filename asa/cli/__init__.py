@@ -4,15 +4,18 @@ Exit codes: 0 done; 1 something else went wrong (a run failed, a batch system re
 interrupted; 141 the reader of the output is gone, as in ``asa runs | head``. A run is then left as after Ctrl-C.
 """
 
+import gc
 import sys
 
 __all__ = ["main"]
 
 _INTERRUPTED = 130
+_NEW_OBJECTS = 20_000  # modules make as many as they load, and keep them: to look for garbage in between is in vain
 
 
 def main() -> None:
     """Run the command line and exit."""
+    gc.set_threshold(_NEW_OBJECTS)
     try:
         from asa.cli.app import run_command  # loading takes a moment, in which the user may press Ctrl-C
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,6 +25,7 @@ from asa.cli.one_command import (
 )
 from asa.cli.runs import print_document
 from asa.cli.terminal import counted, write_notice
+from asa.core.late import dataclass
 from asa.core.options import Output, OutputOption
 from asa.errors import InputError, StateError
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from asa.cli.given import price_given
+from asa.core.late import dataclass
 from asa.errors import InputError, UnknownNameError, WorkflowError
 from asa.units import MAX_CORES, parse_price
 

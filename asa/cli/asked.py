@@ -7,7 +7,6 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +15,7 @@ import typer
 from asa.cli.completing import complete_estimators
 from asa.cli.given import Given, is_file, parameters_meant, unknown_workflow
 from asa.cli.terminal import write_notice
+from asa.core.late import dataclass
 from asa.errors import InputError, UnavailableError
 from asa.units import MAX_CORES, MAX_JOBS, MAX_PROCESSES, MAX_SEED
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +12,7 @@ import typer
 
 from asa.cli.terminal import counted, write_notice
 from asa.core.documents import print_json
+from asa.core.late import dataclass
 from asa.core.options import Output, OutputOption
 from asa.errors import InputError
 

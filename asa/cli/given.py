@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from asa.cli.completing import complete_options, complete_params
+from asa.core.late import dataclass
 from asa.errors import InputError, near
 from asa.units import parse_price
 

@@ -6,7 +6,7 @@ import getpass
 import shlex
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from asa.cli.terminal import write_notice
 from asa.core import temporary
 from asa.core.computer import is_here
+from asa.core.late import dataclass
 from asa.errors import InputError
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import TYPE_CHECKING, Any
 
 from asa.backend import JobState, JobStatus, StepTimes
@@ -13,6 +13,7 @@ from asa.cli.kinds.base import UnitStanding
 from asa.cli.notices import is_on_hold
 from asa.cli.runs import SCHEMA, facility_of, has_begun_in, latest_job, read_state, remedy_on
 from asa.core import owned
+from asa.core.late import dataclass
 from asa.errors import InputError, OwnerError
 from asa.keepers import is_kept_in_private, kept
 from asa.metrics import RunMetrics, idle_times, measure

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from dataclasses import dataclass
 from heapq import nlargest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +14,7 @@ import typer
 from asa.cli.runs import RunArgument, RunsOption, open_run, print_document, runs_folder
 from asa.core import owned
 from asa.core.documents import print_json
+from asa.core.late import dataclass
 from asa.core.options import Output, OutputOption
 from asa.errors import AsaError, OwnerError
 from asa.units import format_duration

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise, product
 from typing import Any
 
+from asa.core.late import dataclass
 from asa.strategies.base import Keep
 from asa.strategies.planning import Aim, Block, Outlook, Question, SearchedJob, Sketch, mode_of, sketch_of
 from asa.units import format_cores, format_duration

@@ -13,7 +13,6 @@ import os
 import re
 import stat
 import sys
-import tomllib
 from pathlib import Path
 from typing import IO, Any
 
@@ -90,6 +89,8 @@ def read_toml(text: str) -> dict[str, Any]:
     >>> read_toml("cores = 28")
     {'cores': 28}
     """
+    import tomllib  # noqa: PLC0415 - commands about runs read no TOML
+
     if _LONG_KEY.search(text):
         raise ValueError(f"a key has more than {_MAX_PARTS} parts")
     try:

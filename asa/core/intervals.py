@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
+
+from asa.core.late import dataclass
 
 LEVEL = 0.95
 """Coverage of all intervals; 1 minus this is the probability of any wrong claim in a family of comparisons."""

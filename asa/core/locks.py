@@ -8,7 +8,6 @@ import re
 import time
 from contextlib import suppress
 from functools import cache
-from hashlib import blake2s
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -168,6 +167,8 @@ class FileLock:
 @cache
 def machine() -> str:
     """Name the machine that process ids belong to: a host since its boot, or a container."""
+    from hashlib import blake2s  # noqa: PLC0415 - loads OpenSSL, and most commands ask for no machine
+
     marks = ""
     with suppress(OSError):
         marks += read_text(Path("/proc/sys/kernel/random/boot_id"), "ascii")

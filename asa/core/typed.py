@@ -75,9 +75,9 @@ def _maker(kind: Any) -> Callable[[Any], Any]:
     origin = get_origin(kind)
     if origin is not None:
         return _BY_ORIGIN[origin](get_args(kind))
-    if is_dataclass(kind):
-        return _object(cast("type", kind))
-    return kind if issubclass(kind, Enum) else _record(kind)
+    if issubclass(kind, Enum):
+        return cast("Callable[[Any], Any]", kind)
+    return _record(kind) if issubclass(kind, tuple) else _object(kind)
 
 
 def _refuse(given: Any, wanted: str) -> ValueError:
@@ -200,11 +200,16 @@ def _record(kind: Any) -> Callable[[Any], Any]:
 
 
 def _object(kind: type) -> Callable[[Any], Any]:
-    hints = get_type_hints(kind)
-    makers = {field.name: _maker(hints[field.name]) for field in fields(kind)}
-    required = {f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING}
+    @cache
+    def known() -> tuple[
+        dict[str, Callable[[Any], Any]], set[str]
+    ]:  # not before there is such an object: many never are
+        hints = get_type_hints(kind)
+        required = {one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING}
+        return {one.name: _maker(hints[one.name]) for one in fields(kind)}, required
 
     def make(given: Any) -> Any:
+        makers, required = known()
         if missing := required - _object_in(given).keys():
             raise ValueError(f"{kind.__name__} lacks {', '.join(sorted(missing))}")
         return kind(**{name: makers[name](part) for name, part in given.items() if name in makers})

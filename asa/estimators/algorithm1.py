@@ -7,12 +7,13 @@ Appendix A. There are better estimators in this package; this one stays as publi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from asa.core.late import dataclass
 from asa.errors import InputError, StateError
 from asa.estimators.alternatives import PAPER_ALTERNATIVES_S, closest_losses, validated
 from asa.estimators.base import Distribution, Prediction, WaitObservation

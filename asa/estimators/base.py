@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from asa.core.late import dataclass
 from asa.waits import WaitObservation, at_least, at_most, exactly
 
 __all__ = ["Distribution", "Prediction", "WaitLearner", "WaitObservation", "at_least", "at_most", "exactly"]

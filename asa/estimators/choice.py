@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from importlib.util import find_spec
 
+from asa.core.late import dataclass
 from asa.estimators import readiness
 from asa.estimators.stored import user_in_store
 from asa.waits import QueueEvent

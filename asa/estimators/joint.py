@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import NormalDist
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from asa.core.late import dataclass
 from asa.errors import InputError
 from asa.waits import LEVELS, JobAhead, QueuedJob, WaitEstimator, WaitForecast, aged_share
 

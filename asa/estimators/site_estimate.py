@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from asa.core.late import dataclass
 from asa.estimators.joint import FLOOR_S, JointForecast, monotone
 from asa.waits import WaitForecast
 

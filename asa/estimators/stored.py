@@ -6,7 +6,6 @@ import math
 import re
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2s
 from pathlib import Path
@@ -14,6 +13,7 @@ from sys import intern
 from typing import IO, Any, get_args, get_type_hints
 
 from asa.core.documents import open_file
+from asa.core.late import dataclass
 from asa.core.reading import (
     EXPORT_BYTES,
     EXPORT_RECORDS,

@@ -13,13 +13,14 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from enum import StrEnum
 from pathlib import Path
 
 from asa.core import python, safe, variables
 from asa.core.documents import read_json
 from asa.core.files import in_words, put
+from asa.core.late import dataclass
 from asa.core.reading import run_command
 from asa.errors import InputError
 from asa.keepers import cron, timer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import shutil
 import subprocess
@@ -48,6 +47,8 @@ def _unit(mark: str) -> str:
 
 
 def _lingers() -> bool:
+    import getpass  # noqa: PLC0415 - few commands ask for timers
+
     done = _call("loginctl", "show-user", getpass.getuser(), "--property=Linger", "--value")
     return done.returncode == 0 and done.stdout.strip() == "yes"
 

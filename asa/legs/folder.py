@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from asa.core import safe
 from asa.core.files import read_text
+from asa.core.late import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import signal
-from dataclasses import dataclass
 
 from asa.continuation import Continuation
+from asa.core.late import dataclass
 
 _KILLED = 128  # shells report this plus the number of the signal
 _PATIENCE_S = 60  # added to the time that a leg needs to begin and to save its state

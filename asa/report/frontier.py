@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from asa.core.drawing import new_figure, save_figure
+from asa.core.late import dataclass
 from asa.strategies.base import Keep
 from asa.strategies.planning import Outlook, Parts, Question, Sketch, sketch_of
 from asa.units import format_duration

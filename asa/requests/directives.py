@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 from typing import Final, NoReturn
 
+from asa.core.late import dataclass
 from asa.errors import InputError
 
 from .forms import hint_of, takes

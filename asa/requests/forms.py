@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from asa.errors import InputError
@@ -129,7 +130,7 @@ def _read_by(parse: Callable[[str], float]) -> Callable[[str], bool]:
 
 
 _TAKES: Final[Mapping[str, Callable[[str], object]]] = {
-    **{name: re.compile(pattern).fullmatch for name, pattern in _PATTERNS.items()},
+    **{name: partial(re.fullmatch, pattern) for name, pattern in _PATTERNS.items()},
     "acctg-freq": _acctg_freq,
     "begin": _MOMENT.fullmatch,
     "cpu-freq": _cpu_freq,

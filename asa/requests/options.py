@@ -6,9 +6,10 @@ Names and how they take a value are those of every release from 22.05 to 26.05, 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Final, Literal
+
+from asa.core.late import dataclass
 
 __all__ = ["ALIASES", "KNOWN", "OPTIONS", "SbatchOption", "Takes", "marked", "name_of"]
 

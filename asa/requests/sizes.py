@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from asa.core.late import dataclass
 from asa.errors import InputError
 from asa.shapes import doubled
 

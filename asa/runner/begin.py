@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from asa.backend import Backend, Capabilities, Setting
 from asa.core import plugins, safe
+from asa.core.late import dataclass
 from asa.core.variables import asked
 from asa.errors import InputError
 from asa.estimators.bank import PUBLISHED, login_name

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
+from asa.core.late import dataclass
 from asa.exactly_once import Cause
 from asa.keys import JobKeys, named, shared_by
 from asa.requests import marked, name_of

@@ -7,11 +7,12 @@ interrupted run is restored by reading them again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from dataclasses import field
+from typing import Any, Literal
 
 from asa.backend import JobSpec, JobStatus
 from asa.core.documents import read_json
+from asa.core.late import dataclass
 from asa.core.typed import made, written
 from asa.exactly_once import Cause
 from asa.strategies.base import Choice, PlannedJob, Substitute
@@ -260,7 +261,29 @@ Entry = (
     | Closed
 )
 
-_KINDS: dict[str, type[Entry]] = {one.__dataclass_fields__["kind"].default: one for one in get_args(Entry)}
+_KINDS: dict[str, type[Entry]] = {
+    "begun": Begun,
+    "shaped": Shaped,
+    "intended": Intended,
+    "again": Again,
+    "sought": Sought,
+    "accepted": Accepted,
+    "unsent": Unsent,
+    "not-found": NotFound,
+    "unexplained": Unexplained,
+    "refused": Refused,
+    "narrowed": Narrowed,
+    "surplus": Surplus,
+    "told": Reported,
+    "giving-up": GivingUp,
+    "given-up": GivenUp,
+    "stopped": Stopped,
+    "retried": Retried,
+    "extended": Extended,
+    "claimed": Claimed,
+    "dropped": Dropped,
+    "closed": Closed,
+}
 
 
 @dataclass(frozen=True, slots=True)

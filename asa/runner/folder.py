@@ -7,12 +7,11 @@ import math
 import os
 import re
 import shlex
-import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
@@ -22,6 +21,7 @@ from asa.backend import CLUSTER_FILE, Capabilities, Condition, Setting
 from asa.core import owned, safe
 from asa.core.documents import read_json
 from asa.core.files import append_to, in_words, open_file, put, read_file, sync_folder
+from asa.core.late import dataclass
 from asa.core.locks import FileLock, Holder
 from asa.core.reading import DOCUMENT_BYTES, JOURNAL_BYTES, OTHERS_BYTES, read_whole
 from asa.core.typed import made, written, written_by_field
@@ -463,7 +463,7 @@ class RunFolder:
 
     def _log(self, text: str) -> None:
         moment = time.strftime("%Y-%m-%d %H:%M:%S")
-        line = f"{moment} {socket.gethostname()} process {os.getpid()}: {on_one_line(text)}\n"
+        line = f"{moment} {os.uname().nodename} process {os.getpid()}: {on_one_line(text)}\n"
         with suppress(OSError), append_to(self.path / _CLIENTS, is_private=True) as file:
             file.write(line.encode())
 

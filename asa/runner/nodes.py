@@ -25,10 +25,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain, islice
 
 from asa.backend import Capabilities, End, JobState, JobStatus
+from asa.core.late import dataclass
 from asa.outcome import NOT_EXECUTABLE, NOT_FOUND, JobOutcome, outcome_of
 from asa.runner.jobs import Job
 from asa.runner.retries import avoidable, has_run_out_of_memory

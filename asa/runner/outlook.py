@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from asa.backend import Backend, Capabilities, JobSpec, JobState, JobStatus, Previewing
 from asa.compatible import conflict
+from asa.core.late import dataclass
 from asa.errors import InputError, SubmitRejectedError
 from asa.estimators import WaitBank, WaitStore
 from asa.estimators.kept import bank_of

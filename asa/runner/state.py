@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from asa.backend import JobState, JobStatus
+from asa.core.late import dataclass
 from asa.exactly_once import DUPLICATE
 from asa.observations import observation_of
 from asa.records import (

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 
+from asa.core.late import dataclass
 from asa.runner.entries import Unexplained, Unsent
 
 UNEXPLAINED_S = 900.0

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Literal
 
+from asa.core.late import dataclass
 from asa.runtimes.forecast import RunForecast
 from asa.units import round_walltime
 

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asa.core.intervals import student_quantile
+from asa.core.late import dataclass
 from asa.errors import InputError
 
 if TYPE_CHECKING:

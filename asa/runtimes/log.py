@@ -16,11 +16,12 @@ import math
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import astuple, fields, replace
 from pathlib import Path
 from typing import Literal
 
 from asa.core.files import read_file
+from asa.core.late import dataclass
 from asa.core.locks import FileLock
 from asa.core.reading import BANK_BYTES
 from asa.core.store import Segment, SegmentFolder, decode, encode, refuse_later_version

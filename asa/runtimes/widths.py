@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from asa.backend import Capabilities
 from asa.core.intervals import student_quantile
+from asa.core.late import dataclass
 from asa.runtimes.forecast import USUAL_SPREAD, RunForecast, Scatter, forecast_run, scatter_of
 from asa.runtimes.log import RunTime
 from asa.shapes import Moldable, RunAt, run_time_at

@@ -11,12 +11,12 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import islice
 from pathlib import Path
 
 from asa.core.documents import read_text
+from asa.core.late import dataclass
 from asa.core.reading import run_command
 from asa.errors import InputError, near
 from asa.job import text as text_of_jobs

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from asa.core.documents import read_text
+from asa.core.late import dataclass
 from asa.errors import InputError
 
 _HEAD: Final = 100_000  # number of characters that are examined

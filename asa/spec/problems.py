@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from asa.core.late import dataclass
 from asa.errors import InputError, near
 from asa.spec.keys import RETRIES
 from asa.spec.model import StageSettings, StageSpec, WorkflowSpec

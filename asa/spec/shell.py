@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice, pairwise, takewhile
 from pathlib import Path
+
+from asa.core.late import dataclass
 
 SHELLS = frozenset({"sh", "bash", "dash", "ksh"})
 """Shells whose text is read."""

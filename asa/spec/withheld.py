@@ -7,10 +7,10 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from asa.core.documents import read_text
+from asa.core.late import dataclass
 from asa.core.python import CALL
 from asa.core.variables import is_secret, secrets_of
 from asa.errors import AsaError

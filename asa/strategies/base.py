@@ -6,13 +6,14 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from asa.backend import Capabilities, DependencyType
 from asa.core import plugins
+from asa.core.late import dataclass
 from asa.errors import InputError
 from asa.shapes import Shape
 from asa.units import format_duration

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from asa.backend import DependencyType
 from asa.continuation import Continuation
+from asa.core.late import dataclass
 from asa.strategies.base import Forecast, Keep, Phase, PlannedJob, RunView, StageView, wait_in_words
 from asa.units import format_duration
 from asa.waits import WaitForecast

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
 
 from asa.backend import DependencyType
+from asa.core.late import dataclass
 from asa.units import format_duration
 
 from .base import (

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from asa.backend import Capabilities
+from asa.core.late import dataclass
 from asa.errors import InputError
 from asa.shapes import Shape
 from asa.units import format_duration

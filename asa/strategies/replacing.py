@@ -15,10 +15,11 @@ the replacing job submitted first (`asa.strategies.racing.rival_of`): if that is
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from asa.core.late import dataclass
 from asa.units import core_hours, format_duration
 
 from .base import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,6 +13,7 @@ from asa.backend import ElementEnd, JobSpec, JobStatus
 from asa.bags import Bag
 from asa.cli.kinds.base import Reason, UnitStanding, duration
 from asa.cli.kinds.tasks import TaskStanding
+from asa.core.late import dataclass
 from asa.elements import NONE, Elements, parse_array
 from asa.errors import InputError
 from asa.records import Submitted

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from asa.backend import JobState
 from asa.cli.kinds.base import Reason, UnitStanding
+from asa.core.late import dataclass
 from asa.units import format_duration
 
 if TYPE_CHECKING:

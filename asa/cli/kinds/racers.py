@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from asa.backend import JobState
 from asa.cli.kinds.base import UnitStanding
 from asa.cli.terminal import counted
+from asa.core.late import dataclass
 
 if TYPE_CHECKING:
     from asa.cli.standing import StageStanding

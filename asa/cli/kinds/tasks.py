@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from asa.bags import Bag
 from asa.cli.kinds.base import Reason, UnitStanding
+from asa.core.late import dataclass
 from asa.units import format_duration
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate
 from operator import mul
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from asa.core.late import dataclass
 from asa.strategies.base import Forecast, Phase, RunView
 from asa.strategies.growth import MAX_SPARE, NOTICE_S, Growth, Watched, width_of
 from asa.units import format_duration

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import attrgetter
 
 from asa.backend import Capabilities, JobSpec
+from asa.core.late import dataclass
 from asa.keys import asked
 from asa.shapes import Shape
 from asa.workflow import Stage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from itertools import starmap
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asa.backend import Capabilities, DependencyType
+from asa.core.late import dataclass
 from asa.errors import InputError, near
 from asa.strategies.base import (
     Choice,

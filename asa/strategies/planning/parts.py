@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from asa.backend import Capabilities
+from asa.core.late import dataclass
 from asa.shapes import Shape
 from asa.units import core_hours
 from asa.waves import Waves, cores_of, is_series, likeness, slots_of, unlike, walltime_of, waves_of

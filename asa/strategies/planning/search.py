@@ -16,7 +16,7 @@ exact. Else its quality depends on how many ways are kept; tests compare it with
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import groupby
 from statistics import NormalDist
@@ -24,6 +24,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from asa.core.late import dataclass
 from asa.errors import InputError
 from asa.strategies.base import Keep
 from asa.waits import aged_share
