@@ -52,7 +52,9 @@ def check(
     if output is Output.JSON:
         _print_json(workflow, problems)
     else:
-        _print_lines(workflow, problems)
+        if problems:
+            _print_lines(problems)
+        write_notice(f"{workflow}: {_summary(problems)}")
     if any(problem.severity == "error" for problem in problems):
         raise typer.Exit(2)
 
@@ -70,7 +72,7 @@ def _changed(workflow: str) -> list[Problem]:
     return [Problem(workflow, None, "note", message, f"To record it again: {command}")]
 
 
-def _print_lines(workflow: str, problems: Sequence[Problem]) -> None:
+def _print_lines(problems: Sequence[Problem]) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
@@ -85,7 +87,6 @@ def _print_lines(workflow: str, problems: Sequence[Problem]) -> None:
         else:
             console.print(line, Text(f"{'':{_INDENT}}{problem.hint}"), sep="\n", soft_wrap=True)
     sys.stdout.flush()
-    write_notice(f"{workflow}: {_summary(problems)}")
 
 
 def _summary(problems: Sequence[Problem]) -> str:

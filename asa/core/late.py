@@ -95,8 +95,8 @@ class _Attribute:
     def __init__(self, name: str, unfinished: _Unfinished) -> None:
         self._name, self._unfinished = name, unfinished
 
-    def __get__(self, value: Any, owner: type) -> Any:
+    def __get__(self, value: Any, kind: type) -> Any:
         self._unfinished.complete()
         if self._name == "__signature__":
-            return inspect.signature(owner)
-        return getattr(owner if value is None else value, self._name)
+            return inspect.signature(kind)
+        return getattr(kind if value is None else value, self._name)

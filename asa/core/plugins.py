@@ -32,6 +32,7 @@ def _installed() -> Any:  # its type has changed with Python 3.12
     return entry_points()  # reads a file of every installed package
 
 
+@cache
 def _group(group: str) -> dict[str, EntryPoint]:
     return {point.name: point for point in _installed().select(group=group)}
 
@@ -57,8 +58,7 @@ def mentions(group: str, name: str, word: str) -> bool:
     False spares an import.
     """
     point = _group(group).get(name)
-    is_ours = point is not None and point.dist is not None and point.dist.name == _OURS
-    spec = _spec(point.module) if point is not None and is_ours else None
+    spec = _spec(point.module) if point is not None and is_ours(group, name) else None
     return spec is None or spec.origin is None or word in _source(spec.origin)
 
 
@@ -128,8 +128,12 @@ def _is_there(package: str) -> bool:
 
 def is_ours(group: str, name: str) -> bool:
     """Whether an entry point is of this package, not of another one."""
-    dist = _group(group)[name].dist
-    return dist is not None and dist.name == _OURS
+    return _package(_group(group)[name].dist) == _OURS
+
+
+@cache
+def _package(distribution: Any) -> str | None:
+    return None if distribution is None else distribution.name  # parses a file each time
 
 
 def describe(group: str, name: str) -> tuple[str, list[str]]:
