@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, NoReturn
 from asa.cli.terminal import silence_output
 from asa.core.documents import print_json
 from asa.errors import InputError
-from asa.runner.state import RunState
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from asa.cli.standing import RunStanding
     from asa.records import Record
     from asa.runner import RunFolder, RunResult
+    from asa.runner.state import RunState
     from asa.workflow import Workflow
 
 _DETACHED = 130
