@@ -910,9 +910,10 @@ class Withdrawing(Protocol):
 class TakesUp(Protocol):
     """A backend that changes only jobs of its own run, and can be given one more of its user's jobs by id."""
 
-    def take_up(self, job_id: str) -> None:
+    def take_up(self, job_id: str) -> float | None:
         """Treat a job that was submitted elsewhere as this client's, such as the job in which the client runs.
 
+        Returns when its walltime will be over; None if that is not known.
         Raises `JobNotFoundError`: the user has no such job.
         Raises `UnavailableError`: the site cannot be asked.
         """
@@ -964,6 +965,23 @@ class Growing(Protocol):
             The first job has not begun, or has ended, at a site where only running jobs can get more cores.
         BackendError
             The site cannot do it, or the first job has ended.
+        """
+        ...
+
+
+@runtime_checkable
+class TakesOver(Growing, Protocol):
+    """A backend through which a running job takes over the cores that a second job has got for it."""
+
+    def take_over(self, job_id: str) -> tuple[str, ...]:
+        """Add the nodes of a second job (`Growing.grow`), which is running, to the first; return their names.
+
+        Only a program inside the first job may call it: if that job has ended, a batch system may lose the nodes.
+
+        Raises
+        ------
+        BackendError
+            The site refuses; the second job still has its nodes.
         """
         ...
 

@@ -253,7 +253,7 @@ class Ranks:
         if not answer:
             return True
         try:
-            stays = self.resize(answer.processes)
+            stays = self.resize(answer.processes, answer.nodes)
         except RunError as error:
             stays = True
             if self.rank == 0:
@@ -262,13 +262,16 @@ class Ranks:
             self._manager().acknowledge(self.processes)
         return stays
 
-    def resize(self, processes: int) -> bool:
+    def resize(self, processes: int, nodes: Sequence[str] = ()) -> bool:
         """Change the number of processes, and redistribute the rows, in all processes at the same time.
 
         Parameters
         ----------
         processes
             How many there are to be.
+        nodes
+            Names of the nodes on which new processes are to be, equally many on each, if mpirun does not have these
+            yet; it is told by the info key `add-host` of Open MPI. If not given, mpirun chooses.
 
         Returns
         -------
@@ -290,7 +293,7 @@ class Ranks:
         more = (after - stay,) if after > stay else ()
         change = _Change(self.processes, after, stay, groups + more, _layouts(self.arrays), self.values)
         begun_s = MPI.Wtime()
-        joint = self._spawn(change) if more else self.comm
+        joint = self._spawn(change, nodes) if more else self.comm
         spawned_s = MPI.Wtime()
         self._redistribute(joint, change)
         self.times = ResizeTimes(spawned_s - begun_s if more else 0.0, MPI.Wtime() - spawned_s)
@@ -369,7 +372,7 @@ class Ranks:
             self._session.inhibit(self._period_s)
         return self._session
 
-    def _spawn(self, change: _Change) -> MPI.Intracomm:
+    def _spawn(self, change: _Change, nodes: Sequence[str]) -> MPI.Intracomm:
         """Spawn processes; return a communicator of the old and the new ones.
 
         One process does it, which can tell the others if it fails; in Open MPI 4.1 they would wait for it forever.
@@ -377,8 +380,9 @@ class Ranks:
         bridge, pair, failure = MPI.Intercomm(), self.comm, ""
         if self.rank == 0:
             try:
-                command = [sys.executable, *sys.orig_argv[1:]]
-                bridge = MPI.COMM_SELF.Spawn(command[0], command[1:], maxprocs=change.after - change.stay)
+                command, number = [sys.executable, *sys.orig_argv[1:]], change.after - change.stay
+                places = MPI.Info.Create({"add-host": _slots(nodes, number)}) if nodes else MPI.INFO_NULL
+                bridge = MPI.COMM_SELF.Spawn(command[0], command[1:], maxprocs=number, info=places)
                 pair = bridge.Merge(high=False)
             except MPI.Exception as error:
                 failure = error.Get_error_string()
@@ -463,6 +467,17 @@ def _leave(comm: MPI.Intracomm) -> None:
     """
     comm.Barrier()
     comm.Free()
+
+
+def _slots(nodes: Sequence[str], processes: int) -> str:
+    """Return nodes with their slots for processes, as Open MPI takes them.
+
+    Examples
+    --------
+    >>> _slots(["n2", "n3"], 8)
+    'n2:4,n3:4'
+    """
+    return ",".join(f"{node}:{slots}" for node, slots in zip(nodes, blocks(processes, len(nodes)), strict=True))
 
 
 def _layouts(arrays: Mapping[str, NDArray[Any]]) -> _Layouts:

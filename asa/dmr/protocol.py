@@ -150,6 +150,7 @@ class Reply:
     action: Action  # the action that the program is to take
     processes: int  # number of processes that it has then
     why: str = ""
+    nodes: tuple[str, ...] = ()  # names of the nodes that came with an expansion, if the batch system names them
 
     def message(self) -> dict[str, Any]:
         """Return the text to send."""
@@ -160,7 +161,10 @@ class Reply:
         """Parse a received text."""
         try:
             if message["v"] == _VERSION:
-                return cls(Action(message["action"]), whole(message["processes"], "processes"), str(message["why"]))
+                nodes = tuple(map(str, message.get("nodes", ())))  # older managers name none
+                return cls(
+                    Action(message["action"]), whole(message["processes"], "processes"), str(message["why"]), nodes
+                )
         except (KeyError, TypeError, InputError) as error:
             raise ValueError(f"cannot be understood: {error}") from error
         raise ValueError("is of another version of asa")

@@ -45,12 +45,15 @@ class Answer:
         How many it has.
     why
         In words, for people.
+    nodes
+        Names of the nodes that came with an expansion, if the batch system names them.
     """
 
     action: Action
     processes: int
     before: int
     why: str = ""
+    nodes: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return self.action is not Action.NONE
@@ -230,7 +233,7 @@ class Session:
         if not changes[reply.action]:
             return self._nothing(f"the answer makes no sense: {reply.action} from {before} to {reply.processes}")
         self._processes, self._max_processes = reply.processes, max(before, reply.processes)
-        return Answer(reply.action, reply.processes, before, reply.why)
+        return Answer(reply.action, reply.processes, before, reply.why, reply.nodes)
 
     def _nothing(self, why: str) -> Answer:
         return Answer(Action.NONE, self._processes, self._processes, why)

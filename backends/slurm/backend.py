@@ -41,7 +41,7 @@ from .link import SlurmLink, SlurmRecord, is_renumbered
 from .pacing import Pacer
 from .preflight import SlurmPreflight
 from .resizing import can_resize
-from .states import ended_as
+from .states import ended_as, names_of
 from .tracking import TrackedJob
 from .writing import JobWriter, heeds
 
@@ -106,6 +106,8 @@ class SlurmBackend:
         self._preflight = SlurmPreflight(link)
         self._highest: int | None = None  # highest number of a job submitted from here; None if not looked up
         self._strangers: set[str] = set()  # jobs that were asked for, and are not known to be this run's
+        # of jobs that have grown, the one of their script first: which these are is not seen by their order in Slurm
+        self._nodes_in_order: dict[str, list[str]] = {}
         self._own = OwnJobs(link, self._expected, user=lambda: self._user, is_settling=self._is_settling)
 
     # ------------------------------------------------------------------ known without a request
@@ -379,13 +381,14 @@ class SlurmBackend:
         except BackendError:
             return False
 
-    def take_up(self, job_id: str) -> None:
+    def take_up(self, job_id: str) -> float | None:
         """Treat a job that was submitted elsewhere as this client's; see `asa.backend.TakesUp`."""
         record = self._link.jobs([_number(job_id)]).get(job_id)
         if record is None:
             raise JobNotFoundError("is no job of yours that waits or runs", where=f"job {job_id}")
         self._strangers.discard(job_id)
         self._track(job_id, self._kept_of(record))
+        return None if record.start_s is None or record.limit_s is None else record.start_s + record.limit_s
 
     def _expected(self, job_id: str) -> KeptSubmission | None:
         """Return the record of the job with a number; None if the job is not known to be of this run."""
@@ -427,8 +430,39 @@ class SlurmBackend:
                 where=f"job {job_id}",
                 hint="Reach Slurm by its commands, or by the REST API of Slurm 23.02 or later.",
             )
-        self._own.update(number, nodes=nodes)
+        if (order := self._nodes_in_order.get(number)) is None:
+            self._own.update(number, nodes=nodes)
+        else:
+            self._keep_first(number, order, nodes)
         self._changed(job_id)
+
+    def _keep_first(self, number: str, order: list[str], nodes: int) -> None:
+        """Shrink a job that has grown to the first of its nodes: those that it got last are given back.
+
+        By name, as by number Slurm keeps the first of its own order; but where these were named when the job was
+        submitted, 24.11 and 26.05 change nothing, and do not say so.
+        """
+        for what in (order[:nodes], nodes):
+            self._own.update(number, nodes=what)
+            record = self._link.jobs([number]).get(number)
+            left = set() if record is None else {*names_of(record.node_list)}
+            if len(left) <= nodes:
+                break
+        order[:] = [name for name in order if name in left]
+
+    def take_over(self, job_id: str) -> tuple[str, ...]:
+        """Add a second job's nodes to the job that they are for; see `asa.backend.TakesOver`."""
+        first = self._jobs[_number(job_id)].kept.into
+        records = self._link.jobs([first, job_id])
+        if missing := {first, job_id} - records.keys():
+            raise JobNotFoundError("Slurm does not know the job", where=f"job {min(missing)}")
+        if (state := records[first].states[:1]) != ("RUNNING",):
+            raise BackendError(f"is {' '.join(state)}, and gets no more nodes", where=f"job {first}")
+        came = tuple(names_of(records[job_id].node_list))
+        self._own.update(job_id, nodes=0)
+        self._nodes_in_order.setdefault(first, [*names_of(records[first].node_list)]).extend(came)
+        self._changed(job_id)
+        return came
 
     def _changed(self, job_id: str) -> TrackedJob | None:
         self._pacer.changed(self._clock())

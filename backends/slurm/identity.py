@@ -7,7 +7,7 @@ numbers. A job is changed only if its name or comment has the right token, and i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from asa.backends.shell.marks import KeptSubmission
 
@@ -63,7 +63,12 @@ class OwnJobs:
         return failed | (self._link.cancel(own) if own else {})
 
     def update(
-        self, job_id: str, *, held: bool | None = None, walltime_s: float | None = None, nodes: int | None = None
+        self,
+        job_id: str,
+        *,
+        held: bool | None = None,
+        walltime_s: float | None = None,
+        nodes: int | Sequence[str] | None = None,
     ) -> None:
         """Change a job; see `SlurmLink.update`.
 

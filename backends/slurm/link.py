@@ -393,9 +393,14 @@ class SlurmLink(Protocol):
         ...
 
     def update(
-        self, job: IdentifiedJob, *, held: bool | None = None, walltime_s: float | None = None, nodes: int | None = None
+        self,
+        job: IdentifiedJob,
+        *,
+        held: bool | None = None,
+        walltime_s: float | None = None,
+        nodes: int | Sequence[str] | None = None,
     ) -> None:
-        """Change a job: hold or release it, change its walltime, or shrink it to a number of nodes.
+        """Change a job: hold or release it, change its walltime, or shrink it to a number of nodes, or to named ones.
 
         Raises `BackendError`, with Slurm's message: it refuses, or reports success without any change.
         """

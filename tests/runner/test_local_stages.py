@@ -38,6 +38,7 @@ from asa.backend import (
     Shrinking,
     Site,
     StepTimes,
+    TakesOver,
     TakesUp,
     Troubleshooting,
     Withdrawing,
@@ -52,7 +53,7 @@ FORWARDED = (
     Adjustable, Advisor, CancelsMany, EstimatesStarts, Growing, Planning, Preflight, Previewing, Shrinking, Withdrawing,
 )  # fmt: skip
 OF_FACILITIES = (Examinable, Facility, RemembersRuns, Site, Troubleshooting)  # what a run is not given
-OF_PROGRAMS = (TakesUp,)  # who resize the job in which they run, which is none of a run's
+OF_PROGRAMS = (TakesUp, TakesOver)  # who resize the job in which they run, which is none of a run's
 OF_SIMULATORS = (Foresight,)  # beside which nothing runs
 
 

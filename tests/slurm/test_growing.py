@@ -8,10 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from asa.backends.dmr.desk import ManagerDesk
+from asa.backends.dmr.in_job import JobManager
+from asa.backends.slurm.backend import SlurmBackend
+from asa.backends.slurm.commands import CommandLink
 from slurm_runs import SlurmRun, busy_nodes, site, stage, told_jobs
 from slurm_testbed import RELEASES, Testbed, missing, until
 
 from asa.backend import JobSpec, JobState, Step
+from asa.dmr import Action, Session
 from asa.errors import BackendError, SubmitDeferredError, SubmitRejectedError
 from asa.estimators.store import WaitStore
 from asa.estimators.stored import WaitRecord
@@ -184,6 +189,43 @@ def test_doctor_tells_that_jobs_can_grow(slurm):
         with pytest.raises(BackendError, match="by these means") as refused:
             backend.grow(backend.submit(JobSpec("a", 28, 60.0, "true")), JobSpec("more", 28, 60.0))
     assert "slurm-cli" in refused.value.hint
+
+
+def test_a_program_grows_and_shrinks_by_its_checks(slurm, tmp_path, monkeypatch):
+    """Its manager takes over the nodes of a request, and gives back those that came last; its script's node stays."""
+    others = [_submit(slurm, "-n28", "--exclusive", "-w", name) for name in ("n002", "n004")]
+    job = _submit(slurm, "-n28", "--exclusive", "-w", "n003", "--no-requeue")
+    until(lambda: _shown(slurm, job, "%T %N") == "RUNNING n003", what="the start of the job")
+    folder = slurm.folder("beside")
+    monkeypatch.chdir(folder)  # one that the jobs see
+    link = CommandLink(prefix=slurm.prefix)
+    backend = SlurmBackend(link, folder / "run", _grows(slurm), queue_poll_s=0.2, poll_s=0.2)
+    manager = JobManager(backend, job, 28, partition="normal", growth=JobSpec("more-nodes", 1, 1.0, partition="normal"))
+    with closing(link), closing(ManagerDesk(tmp_path / "s", manager)), closing(manager):
+        program = Session(str(tmp_path / "s"), job, 28)
+        answer = until(lambda: program.check_status(28, 56), what="an answer")
+        assert (answer.action, answer.processes, answer.nodes) == (Action.EXPAND, 56, ("n001",))
+        assert _shown(slurm, job, "%C %N") == "56 n[001,003]"
+        assert slurm.run("squeue", "-h", "-o", "%i", "-S", "i").split() == [*others, job]
+        assert not program.check_status(28, 56)
+        answer = program.check_status(28, 28)
+        assert (answer.action, answer.processes) == (Action.SHRINK, 28)
+        program.acknowledge()
+        assert _shown(slurm, job, "%T %C %N") == "RUNNING 28 n003"
+        until(lambda: _nodes(slurm, "idle") == 1, what="the node that was given back")
+        with busy_nodes(slurm, 1):
+            until(lambda: "waits" in program.check_status(56, 56).why, what="another request")
+            assert slurm.run("squeue", "-h", "-t", "PD", "-o", "%j").startswith("more-nodes")
+    until(lambda: not slurm.run("squeue", "-h", "-t", "PD"), what="its withdrawal")
+    assert _shown(slurm, job, "%T") == "RUNNING"
+
+
+def _submit(slurm, *options):
+    return slurm.run("sbatch", "--parsable", "-t10", "-o/dev/null", *options, "--wrap", "sleep 300").strip()
+
+
+def _shown(slurm, job, what):
+    return slurm.run("squeue", "-h", "-j", job, "-o", what).strip()
 
 
 # ---------------------------------------------------------------------- what is refused, withdrawn, lost

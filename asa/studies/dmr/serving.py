@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,6 +25,9 @@ from asa.core.peers import stranger_at_socket
 from asa.core.variables import secrets_of
 from asa.errors import InputError, UnavailableError
 from asa.units import MAX_CORES, MAX_PROCESSES
+
+if TYPE_CHECKING:
+    from asa.backend import JobSpec
 
 _ANSWER_S = 10.0
 _OF_A_JOB = ("SLURM_JOB_ID", "ASA_JOB_ID")  # variables with the id of a job
@@ -118,11 +121,15 @@ def run_in_job(
     settings: Annotated[
         list[str] | None, typer.Option("--option", help="An option of the backend.", metavar="NAME=VALUE")
     ] = None,
+    no_grow: Annotated[bool, typer.Option("--no-grow", help="Ask for no more nodes.")] = False,
+    no_shrink: Annotated[bool, typer.Option("--no-shrink", help="Give no nodes back.")] = False,
 ) -> None:
-    """Run a program inside a job of a batch system, and let it shrink as it asks by `asa.dmr`.
+    """Run a program inside a job of a batch system, and let it shrink and grow as it asks by `asa.dmr`.
 
-    Nodes that its processes have left are given back to the batch system. It gets none. Which jobs wait is known as of
-    the latest look at the queue, which may be minutes ago: a site is not asked more often.
+    Nodes that its processes have left are given back to the batch system. Where nobody waits, or the program's minimum
+    asks for it, more nodes are asked for: on Slurm where the site permits it (`asa doctor` tells), by a job that waits
+    for them in the queue. The program goes on until a check finds them there. Which jobs wait is known as of the latest
+    look at the queue, which may be minutes ago: a site is not asked more often.
 
     Exit codes: the program's; 2 the input cannot be used.
     """
@@ -132,21 +139,43 @@ def run_in_job(
     from asa.dmr.protocol import ADDRESS, JOB, PROCESSES
     from asa.sites import open_facility
 
-    number = job or next((os.environ[name] for name in _OF_A_JOB if os.environ.get(name)), "")
+    own = next((os.environ[name] for name in _OF_A_JOB if os.environ.get(name)), "")
+    number = job or own
     if not number:
         raise InputError("this is no job of a batch system", where="--job", hint="Say which job it is.")
     where = partition or os.environ.get("SLURM_JOB_PARTITION", "")
     site_settings = dict(_setting(text) for text in settings or [])
     with temporary.folder("asa-dmr-") as name:
         opened = open_facility(backend, site, site_settings).facility.connect(Path(name, "run"))
-        manager = JobManager(opened, number, processes, cores_per_process=cores, partition=where)
+        manager = JobManager(
+            opened,
+            number,
+            processes,
+            cores_per_process=cores,
+            partition=where,
+            shrinks=not no_shrink,
+            growth=_more_nodes(where)
+            if number == own and not no_grow
+            else None,  # only inside the job; see `TakesOver`
+        )
         desk = ManagerDesk(Path(name, SOCKET), manager)
         variables = {ADDRESS: str(desk.path), JOB: number, PROCESSES: str(processes)}
         try:
             code = _run(command, {**os.environ, **variables})
         finally:
             desk.close()
+            manager.close()
     raise typer.Exit(code)
+
+
+def _more_nodes(partition: str) -> JobSpec:
+    """Return a request for more nodes on the terms of the job that this runs in."""
+    from asa.backend import JobSpec
+
+    quality = os.environ.get("SLURM_JOB_QOS", "")
+    options = (f"--qos={quality}",) if quality else ()
+    account = os.environ.get("SLURM_JOB_ACCOUNT", "")
+    return JobSpec("more-nodes", 1, 1.0, partition=partition, account=account, options=options)
 
 
 def _run(command: list[str], environment: dict[str, str]) -> int:

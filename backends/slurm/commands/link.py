@@ -316,13 +316,22 @@ class CommandLink:
         return left
 
     def update(
-        self, job: IdentifiedJob, *, held: bool | None = None, walltime_s: float | None = None, nodes: int | None = None
+        self,
+        job: IdentifiedJob,
+        *,
+        held: bool | None = None,
+        walltime_s: float | None = None,
+        nodes: int | Sequence[str] | None = None,
     ) -> None:
         """Change a job: walltime and nodes with one command; hold or release it with another."""
         number = job.job_id
         changes = [
             *([] if walltime_s is None else [f"TimeLimit={minutes(walltime_s)}"]),
-            *([] if nodes is None else [f"NumNodes={nodes}"]),
+            *(
+                []
+                if nodes is None
+                else [f"NumNodes={nodes}" if isinstance(nodes, int) else f"ReqNodeList={','.join(nodes)}"]
+            ),
         ]
         if held:
             self._change(number, "hold", number)

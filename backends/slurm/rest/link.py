@@ -383,9 +383,16 @@ class RestLink:
         return document
 
     def update(
-        self, job: IdentifiedJob, *, held: bool | None = None, walltime_s: float | None = None, nodes: int | None = None
+        self,
+        job: IdentifiedJob,
+        *,
+        held: bool | None = None,
+        walltime_s: float | None = None,
+        nodes: int | Sequence[str] | None = None,
     ) -> None:
         """Change a job. An answer with an error, or with an ignored field, counts as a failure."""
+        if nodes is not None and not isinstance(nodes, int):
+            raise BackendError("jobs keep no named nodes by these means", where=f"job {job.job_id}")
         self._memory.forget(job.job_id)
         what = f"job {job.job_id} cannot be changed"
         body = self._versions.get().change(held=held, walltime_s=walltime_s, nodes=nodes)
