@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from asa.core import plainly, plugins
 from asa.errors import InputError
+from asa.estimators.followed import FollowedQueue
 from asa.estimators.joint import SAMPLES, JointForecast, ReplacingEstimator, plans_together, together
 from asa.estimators.store import WaitStore
 from asa.estimators.stored import WaitRecord, user_in_store
@@ -31,8 +32,6 @@ from asa.waits import (
     WaitEstimator,
     WaitForecast,
     WaitObservation,
-    at_least,
-    exactly,
 )
 
 OWN_USER = "~me"
@@ -132,8 +131,9 @@ class WaitBank:
         self.draws = bool(getattr(sample, "draws", False))
         self.learned = self.own = 0
         self._estimators: dict[str, WaitEstimator] = {}
-        self._queue: dict[int | str, tuple[QueuedJob, int]] = {}
-        self._running: dict[int | str, tuple[QueuedJob, int, float]] = {}
+        self._queue = FollowedQueue()
+        self._keep: Callable[[], None] | None = None
+        self._own: dict[tuple[str, int], OwnJob] = {}  # by system and ticket: jobs that wait or run
         self._outcomes: dict[str, deque[Outcome]] = {}
         self._published: WaitBank | None = None
         if store is not None:
@@ -157,7 +157,16 @@ class WaitBank:
             estimator = self._estimators[system] = self._make(Surroundings(seed, self.machine_cores))
         return estimator
 
-    def adopt(self, system: str, estimator: WaitEstimator, learned: int = 0, *, store: WaitStore | None = None) -> None:
+    def adopt(
+        self,
+        system: str,
+        estimator: WaitEstimator,
+        learned: int = 0,
+        *,
+        store: WaitStore | None = None,
+        queue: FollowedQueue | None = None,
+        keep: Callable[[], None] | None = None,
+    ) -> None:
         """Use an estimator that has already learned waits of a system.
 
         Parameters
@@ -171,12 +180,26 @@ class WaitBank:
         store
             The store from which it has learned them, at the position up to which it was read. New observations go
             there.
+        queue
+            The queue that the estimator has followed before, if it is to go on following it.
+        keep
+            Called by `close`: keeps the estimator for the next client.
         """
         if store is not None:
             self.store = store
             self.user = login_name() if self.user == OWN_USER else self.user
         self._estimators[system] = estimator
         self.learned += learned
+        self._queue, self._keep = queue or FollowedQueue(), keep
+
+    def close(self) -> None:
+        """Keep what was learned for the next client, and close the store; nothing more may be learned."""
+        if self._keep is not None:
+            for own in list(self._own.values()):  # the next client reports them anew
+                self.withdrawn(own)
+            self._keep()
+        if self.store is not None:
+            self.store.close()
 
     @property
     def published(self) -> WaitBank:
@@ -301,7 +324,9 @@ class WaitBank:
     def submitted(self, job: QueuedJob, forecast: WaitForecast | None = None) -> OwnJob:
         """Record that a job of this client is pending from now on."""
         job = self._as_kept(job)
-        return OwnJob(job, forecast, self[job.system].submitted(job, forecast))
+        own = OwnJob(job, forecast, self[job.system].submitted(job, forecast))
+        self._own[job.system, own.ticket] = own
+        return own
 
     def observe(
         self, own: OwnJob, observation: WaitObservation, *, token: str = "", word_s: float | None = None
@@ -312,6 +337,10 @@ class WaitBank:
         """
         self[own.job.system].observe(own.ticket, observation)
         self.own += 1
+        if self._keep is not None:
+            self._queue.own.append(own.job)
+        if observation.kind != "exact" or not self.sees_queue:
+            self._own.pop((own.job.system, own.ticket), None)
         self._learned(own.job, own.forecast, observation)
         if self.store is not None:
             self.store.append(self._record(own.job, own.forecast, observation, token, word_s))
@@ -334,6 +363,7 @@ class WaitBank:
 
     def withdrawn(self, own: OwnJob) -> None:
         """Forget a job of this client whose wait will never be known."""
+        self._own.pop((own.job.system, own.ticket), None)
         self[own.job.system].withdrawn(own.ticket)
 
     def _record(
@@ -351,6 +381,7 @@ class WaitBank:
 
     def ended(self, own: OwnJob, run_s: float) -> None:
         """Record that a started job of this client has ended."""
+        self._own.pop((own.job.system, own.ticket), None)
         self[own.job.system].ended(own.ticket, run_s)
 
     # ------------------------------------------------------------------ data of all users
@@ -360,36 +391,15 @@ class WaitBank:
 
         A job is skipped if its submission was not reported.
         """
-        known = 0
-        for event in events:
-            if event.what == "submitted":
-                if event.job is not None:
-                    job = self._as_kept(event.job)
-                    if (before := self._queue.pop(event.key, None)) is not None:
-                        # it was requeued, or another job has its number now
-                        self[before[0].system].withdrawn(before[1])
-                    self._queue[event.key] = job, self[job.system].submitted(job)
-            elif event.what == "ended":
-                if (ran := self._running.pop(event.key, None)) is not None:
-                    self[ran[0].system].ended(ran[1], event.time_s - ran[2])
-            elif (waited := self._queue.pop(event.key, None)) is not None:
-                job, ticket = waited
-                wait_s = max(0.0, event.time_s - job.submit_s)
-                self[job.system].observe(ticket, exactly(wait_s) if event.what == "started" else at_least(wait_s))
-                if event.what == "started" and self.sees_queue:
-                    self._running[event.key] = job, ticket, event.time_s
-                known += 1
+        told = [event if event.job is None else event._replace(job=self._as_kept(event.job)) for event in events]
+        known = self._queue.follow(told, self.__getitem__, sees_ends=self.sees_queue)
         self.learned += known
         return known
 
     def lose_sight(self) -> None:
         """Forget the pending jobs of the followed queue, but keep the learned waits; called when the queue changes."""
-        for job, ticket in self._queue.values():
-            self[job.system].withdrawn(ticket)
-        for job, ticket, _ in self._running.values():
-            self[job.system].withdrawn(ticket)
-        self._queue.clear()
-        self._running.clear()
+        if not self._queue.is_behind:
+            self._queue.lose_sight(self.__getitem__)
 
     def learn(self, history: JobHistory, *, most: int | None = None) -> int:
         """Learn a history of jobs, in order of time; return how many waits were learned.

@@ -26,12 +26,13 @@ from asa.core.files import put
 from asa.errors import AsaError
 from asa.estimators.bank import Outcome, WaitBank, max_records
 from asa.estimators.choice import SEEING
+from asa.estimators.followed import FollowedQueue
 from asa.estimators.site_estimate import Lived
 from asa.estimators.store import WaitStore
 from asa.estimators.stored import WaitRecord
 from asa.waits import QueuedJob, WaitEstimator, WaitForecast, WaitObservation
 
-_VERSION = 2
+_VERSION = 3
 _FEW_BYTES = 16_384  # the size of some dozen waits
 _OUTCOMES = 1000
 _RUNS = 1000  # number of latest runs whose users are counted
@@ -122,6 +123,7 @@ class Learned:
     # ticket, end and run time of running jobs, by id of the record
     running: dict[str, tuple[int, float, float]] = field(default_factory=dict)
     later: list[WaitRecord] = field(default_factory=list)  # records of waits that became known later
+    queue: FollowedQueue = field(default_factory=FollowedQueue)  # of all users, if the estimator has followed it
 
     def live(self, records: Iterable[WaitRecord], until_s: float) -> int:
         """Learn waits up to a time, and keep later ones for the next call; return how many were learned."""
@@ -165,6 +167,8 @@ class Learned:
             return
         if record.run_s >= 0:
             self.running[record.id] = ticket, record.known_s + record.run_s, record.run_s
+        else:  # nothing will tell of its end, and by now it may have ended long ago
+            self.estimator.withdrawn(ticket)
         self.outcomes.append(Outcome(record.job, forecast, record.observation.wait_s))
 
 
@@ -211,16 +215,20 @@ def load(file: Path, store: WaitStore, from_state: FromState) -> Learned | None:
             {str(name): (int(ticket), _forecast(*stated)) for name, (ticket, *stated) in data["waiting"].items()},
             {str(name): (int(ticket), float(end), float(run)) for name, (ticket, end, run) in data["running"].items()},
             [_record(row) for row in data["later"]],
+            FollowedQueue.from_state(data["queue"]),
         )
     except (OSError, ValueError, TypeError, KeyError, AttributeError, AsaError):
         return None
 
 
-def save(file: Path, store: WaitStore, learned: Learned) -> None:
-    """Write a cache; if that fails, the waits are learned again next time."""
+def save(file: Path, position: Mapping[str, int], learned: Learned) -> None:
+    """Write a cache; if that fails, the waits are learned again next time.
+
+    `position`: of the store; all waits up to there were learned.
+    """
     data = {
         "version": _VERSION,
-        "position": store.position(),
+        "position": position,
         "digests": {name: digest.as_dict() for name, digest in learned.digests.items()},
         "system": learned.system,
         "estimator": learned.estimator.state(),
@@ -232,6 +240,7 @@ def save(file: Path, store: WaitStore, learned: Learned) -> None:
         "waiting": {name: [ticket, *wait[:2]] for name, (ticket, wait) in learned.waiting.items()},
         "running": learned.running,
         "later": [_row(record) for record in learned.later],
+        "queue": learned.queue.state(),
     }
     with suppress(OSError, AsaError):
         safe.provide_folder(file.parent)
@@ -273,12 +282,19 @@ def learn(
         kept = Learned(digests, system, make(), settings, -math.inf)
     until_s = _until_s(kept, news) if until_s is None else max(until_s, kept.as_of_s)
     if kept.live(news, until_s) >= _WORTH_KEEPING and not is_for_now:
-        save(file, store, kept)
+        save(file, store.position(), kept)
     return kept
 
 
 def seeing(
-    store: WaitStore, system: str, cores: int, now_s: float, *, seed: int = 0, estimator: str = SEEING
+    store: WaitStore,
+    system: str,
+    cores: int,
+    now_s: float,
+    *,
+    seed: int = 0,
+    estimator: str = SEEING,
+    file: Path | None = None,
 ) -> Learned | None:
     """Learn a bank's waits of one system with the estimator that sees the queue; see `learn`."""
     make = WaitBank(estimator, machine_cores=cores, seed=seed)
@@ -287,7 +303,7 @@ def seeing(
     def choose(_digests: Mapping[str, Digest]) -> tuple[str, str, Callable[[], WaitEstimator]]:
         return system, f"{estimator} {cores} {seed}", lambda: make[system]
 
-    return learn(store, file_of(store.folder, system, estimator), choose, from_state, now_s)
+    return learn(store, file or file_of(store.folder, system, estimator), choose, from_state, now_s)
 
 
 def bank_of(
@@ -296,16 +312,28 @@ def bank_of(
     """Open a bank for a run on a system.
 
     An estimator that simulates the queue or has trees comes from the cache: it learns ten times slower than others, and
-    each start of a run needs it.
+    each start of a run needs it. What such an estimator then learns of the queue is cached, too.
     """
     if estimator not in _SLOW or store is None:
         return WaitBank(estimator, seed=seed, machine_cores=machine_cores, store=store)
     bank = WaitBank(estimator, seed=seed, machine_cores=machine_cores)
-    learned = seeing(store, system, machine_cores, now_s, seed=seed, estimator=estimator)
-    if learned is not None:
-        bank.adopt(system, learned.estimator, learned.count, store=store)
-    else:
+    following = file_of(store.folder, system, estimator, "queue")
+    file = following if following.exists() else None
+    learned = seeing(store, system, machine_cores, now_s, seed=seed, estimator=estimator, file=file)
+    if learned is None:
         bank.adopt(system, bank[system], store=store)
+        return bank
+    queue = learned.queue
+    queue.shown = queue.shown or {}
+
+    def keep() -> None:
+        # simulators number their jobs anew in each world
+        if queue.news + bank.own >= _WORTH_KEEPING and all(isinstance(key, str) for key in queue.shown or ()):
+            learned.count += bank.own
+            with suppress(OSError):
+                save(following, store.position(with_own=True), learned)
+
+    bank.adopt(system, learned.estimator, learned.count, store=store, queue=learned.queue, keep=keep)
     return bank
 
 

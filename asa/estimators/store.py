@@ -333,9 +333,15 @@ class WaitStore:
         self._seen.update(row[0] for row in found.rows)
         return self._records(found.rows)
 
-    def position(self) -> dict[str, int]:
-        """Return how far this object has read, so that another can `resume` there."""
-        return dict(self._done)
+    def position(self, *, with_own: bool = False) -> dict[str, int]:
+        """Return how far this object has read, so that another can `resume` there.
+
+        `with_own`: what this object has appended counts as read.
+        """
+        if not with_own:
+            return dict(self._done)
+        own = [one for token, one in self._segments().items() if token in self._own and one.kind == "live"]
+        return self._done | {one.token: one.path.stat().st_size for one in own}
 
     def beyond(self, position: Mapping[str, int]) -> float:
         """Return the number of bytes beyond the position of another object; infinity if it cannot be resumed.

@@ -121,8 +121,7 @@ def drive(
         finally:  # also if the run is left: it may never be resumed
             _keep_run_times(folder)
         notifier.ended(result.records)
-        if bank.store is not None:
-            bank.store.close()
+        bank.close()
     if result.outcome == "completed":
         cost = {"calls": backend.condition.calls, "client_cpu_s": time.process_time()}
         with suppress(ValueError):  # the clocks contradict each other: no metrics

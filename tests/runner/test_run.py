@@ -469,7 +469,7 @@ def test_a_bank_that_followed_one_queue_loses_sight_of_it_before_another():
     bank = WaitBank(seed=1)
     for _ in range(2):
         run_all(machine(), [Run(FLOW, load_strategy("asa"), bank=bank)])
-        assert len(bank["m"]._waiting) == len(bank._queue)
+        assert len(bank["m"]._waiting) == len(bank._queue.waiting)
 
 
 class OneJob:
