@@ -10,6 +10,7 @@ from numbers import Integral
 from typing import Final
 
 from asa.core.late import dataclass
+from asa.core.patterns import pattern
 from asa.errors import InputError
 from asa.keys import Notation
 
@@ -34,7 +35,7 @@ MAX_ELEMENTS: Final = 100_000
 
 _LEAST_RUN = 3  # consecutive numbers with the same step that are written as a range
 _FEW_RANGES = 8  # up to this number of ranges, searching them is as fast as searching a set
-_PART = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?", re.ASCII)
+_PART = pattern(r"(\d+)(?:-(\d+)(?::(\d+))?)?", re.ASCII)
 _HINT: Final = "Write them as sbatch does: 0-19, 1,3,5, 0-99:10, 0-19%4."
 
 Range = tuple[int, int, int]

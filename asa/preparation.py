@@ -13,16 +13,17 @@ from typing import Any
 
 from asa.core import owned
 from asa.core.late import dataclass
+from asa.core.patterns import pattern
 from asa.errors import WorkflowError
 from asa.keys import described, keys_of
 
 LAUNCHERS = ("srun", "mpirun", "mpiexec")
 """Programs that may start the processes of a stage."""
 
-_MODULE = re.compile(r"[A-Za-z0-9_][\w.+/@=:-]*")
+_MODULE = pattern(r"[A-Za-z0-9_][\w.+/@=:-]*")
 _FILE = re.compile(r"\.ya?ml$")
 _URI = re.compile(r"[a-z][a-z0-9+-]*://")
-_BIND = re.compile(r"[^:\0\n,]+(:[^:\0\n,]+(:(ro|rw))?)?")
+_BIND = pattern(r"[^:\0\n,]+(:[^:\0\n,]+(:(ro|rw))?)?")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 import getpass
 import gzip
+import importlib
 import json
 import os
 import platform
@@ -17,11 +18,14 @@ from typer.testing import CliRunner
 
 from asa import QueuedJob, WaitStore
 from asa.backend import Capabilities
+from asa.cli.learn import learn
 from asa.cli.predict import predict
 from asa.estimators.stored import WaitRecord
 from asa.sites import OpenedSite
 from asa.waits import QueueEvent, exactly
 
+APP = typer.Typer()
+APP.command()(learn)
 SACCT = "JobID|User|Partition|Submit|Start|End|State|TimelimitRaw|ReqCPUS"
 
 
@@ -101,6 +105,50 @@ def test_learning_again_or_more_adds_only_what_is_new(tmp_path, bank):
     assert " 0 of them are new" in asa("learn", "--from", packed, bank=bank).stderr
     shown = json.loads(asa("predict", "--cores", 16, "--walltime", "1h", "--output", "json", bank=bank).stdout)
     assert shown["observations_in_bank"] == 400
+
+
+def test_a_file_that_is_known_is_not_added_again_until_something_is_deleted(tmp_path, bank, monkeypatch):
+    """To make records of each job and to look for each in the bank takes seconds."""
+    path, other = swf(tmp_path / "north.swf"), swf(tmp_path / "south.swf", jobs=50, seed=1)
+    added = []
+    given = WaitStore.extend
+    monkeypatch.setattr(WaitStore, "extend", lambda store, records: added.append(given(store, records)) or added[-1])
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def learn(path, *options):
+        before = len(added)
+        runner = CliRunner().invoke(APP, ["--from", str(path), "--bank", str(bank), *options])
+        assert runner.exit_code == 0, runner.output
+        return added[before:]
+
+    assert learn(path) == [400]
+    assert learn(path) == []
+    assert learn(other) == [50]
+    assert learn(path) == []
+    assert learn(path, "--system", "west") == [400], "of another system they are other waits"
+    assert learn(path, "--limit", "10") == [0]
+    assert asa("bank", "forget", "--system", "south", "--yes", bank=bank)
+    assert learn(other) == [50]
+    assert learn(path) == [0]
+    path.write_text(path.read_text().replace(" 3600 ", " 7200 "))
+    assert learn(path) == [400]
+
+
+def test_many_waits_are_learned_in_the_background(tmp_path, bank, monkeypatch):
+    """The command that is begun leaves what the first prediction would have to learn."""
+    begun = []
+    module = importlib.import_module("asa.cli.learn")
+    monkeypatch.setattr(module, "_MANY", 300)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("asa.estimators.readiness.later", lambda *words: begun.append(words) or True)
+    for path in (swf(tmp_path / "north.swf"), swf(tmp_path / "few.swf", jobs=50)):
+        told = CliRunner().invoke(APP, ["--from", str(path), "--bank", str(bank), "--system", "north"])
+    assert len(begun) == 1
+    assert "in the background" not in told.output
+    assert begun[0][:2] == ("-m", "asa")
+    asa(*begun[0][2:], bank=bank)
+    caches = bank.parent / ".cache" / "asa" / "learned"
+    assert [file for file in caches.rglob("*.json") if '"estimator"' in file.read_text()]
 
 
 def test_accounting_may_come_through_a_pipe(bank):

@@ -11,6 +11,7 @@ import tomllib
 from importlib.metadata import entry_points
 from pathlib import Path
 
+import budgets
 import pytest
 
 import asa
@@ -158,13 +159,9 @@ HELD = {
 def folder(tmp_path_factory):
     """A place with a workflow file, a run of it and a log."""
     place = tmp_path_factory.mktemp("quick")
-    (place / "flow.toml").write_text(
-        'name = "f"\n[[stage]]\nname = "a"\ncores = 1\nwalltime = "1min"\ncommand = "true"\n'
-    )
     rows = [f"{job} {10 * job} -1 50 {1 + job % 4} -1 -1 {1 + job % 4} 60 -1 1 1 1 1 1 1 -1 -1" for job in range(30)]
     (place / "tiny.swf").write_text("\n".join(["; MaxProcs: 4", *rows, ""]))
-    run = [ASA, "run", "flow.toml", "--backend", "local", "--strategy", "per-stage"]
-    subprocess.run(run, cwd=place, capture_output=True, check=True)
+    budgets.prepare(place)
     return place
 
 
@@ -180,6 +177,20 @@ def test_a_quick_command_loads_nothing_that_it_does_not_need(command, folder):
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True)
     assert done.stderr.splitlines()[-1] in {"0 []", "None []"}
+
+
+_TRIES, _BUSY = 3, 1.5  # where others compute as well, what loads many small files suffers more than numpy's few
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("command", budgets.COMMANDS)
+def test_a_command_keeps_its_budget(command, folder):
+    """CPU time of whole processes, compared with `import numpy` between them; `make bench` prints it."""
+    for _ in range(_TRIES):
+        taken_s, numpy_s = budgets.measured([command], folder, 5)
+        if taken_s[command] <= _BUSY * budgets.COMMANDS[command] * numpy_s:
+            return
+    pytest.fail(f"{taken_s[command]:.3f} s, {taken_s[command] / numpy_s:.2f} times import numpy")
 
 
 COLD = (

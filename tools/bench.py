@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 import io
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import budgets
 import numpy as np
 from asa.backends.bbsched.exact import Exact
 from asa.backends.bbsched.methods import BBSched
@@ -351,21 +351,19 @@ def windows() -> Iterator[Row]:
 
 
 def imports() -> Iterator[Row]:
-    """Compare `import asa` with `import numpy`, and quick commands with starting Python, in CPU time."""
+    """Compare `import asa` with `import numpy`, and quick commands with their budgets, in CPU time."""
     python, asa = sys.executable, str(Path(sys.executable).with_name("asa"))
     yield "import asa", cpu([python, "-c", "import asa"]), "import numpy", cpu([python, "-c", "import numpy"])
-    plain = cpu([python, "-c", "pass"])
-    model = PRESETS["hpc2n"]
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        (place / "flow.toml").write_text(
-            'name = "f"\n[[stage]]\nname = "a"\ncores = 1\nwalltime = "1min"\ncommand = "true"\n'
-        )
+        budgets.prepare(place)
+        taken_s, numpy_s = budgets.measured(budgets.COMMANDS, place, 7)
+        for words, times in budgets.COMMANDS.items():
+            yield f"asa {words}, CPU", taken_s[words], f"its budget, {times} times import numpy", times * numpy_s
+        model = PRESETS["hpc2n"]
         write_swf(place / "log.swf.gz", model.generate(8 * 86400, 1), cores=model.machine.cores)
-        run = [asa, "run", "flow.toml", "--backend", "local", "--strategy", "per-stage"]
-        subprocess.run(run, check=True, cwd=place, capture_output=True)
-        for words in ("--version", "--help", "list", "check flow.toml", "runs", "status", "simulate log.swf.gz"):
-            yield f"asa {words}, CPU", cpu([asa, *words.split()], place), "starting Python", plain
+        simulated = cpu([asa, "simulate", "log.swf.gz"], place)
+        yield "asa simulate log.swf.gz, CPU", simulated, "import numpy", numpy_s
 
 
 def first_answers() -> Iterator[Row]:
@@ -398,24 +396,13 @@ def first_answers() -> Iterator[Row]:
                 words = [asa, *command.split()]
                 took = cpu(words, place, 1, variables | {"ASA_BANK": str(place / "bank")})
                 yield f"asa {command}, {what}, CPU", took, "import numpy", numpy
-        for command in ("explain a", "tick"):
-            yield f"asa {command} of an ended run, CPU", cpu([asa, *command.split()], place), "import numpy", numpy
 
 
 def cpu(
     command: list[str], folder: Path | None = None, times: int = 5, variables: Mapping[str, str] | None = None
 ) -> float:
     """CPU time of the cheapest of some runs of a command, in seconds, with its modules compiled to bytecode."""
-    environment = {**os.environ, **(variables or {})}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    nowhere = subprocess.DEVNULL
-    took = []
-    for _ in range(times):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(command, check=True, cwd=folder, env=environment, stdout=nowhere, stderr=nowhere)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    return min(took)
+    return min(budgets.cpu_s(command, folder, variables) for _ in range(times))
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ from asa.cli.given import OptionsOption, given_settings
 from asa.cli.runs import print_document
 from asa.cli.terminal import write_notice
 from asa.core import temporary
+from asa.core.files import open_file
 from asa.core.options import Output, OutputOption
 from asa.errors import InputError, TraceError
 from asa.units import MAX_JOBS
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from asa.estimators.stored import WaitRecord
     from asa.history import JobHistory
 
+_MANY = 20_000  # waits, which the first prediction would take seconds to learn
 _WHERE_FROM = "Give --from FILE, or --since 30d where the site's commands are, or --site, or --backend and --option."
 
 
@@ -67,13 +69,16 @@ def learn(
     """
     import numpy as np
 
+    from asa.estimators.kept import learn_file
+    from asa.estimators.readiness import later
     from asa.estimators.store import WaitStore, default_folder
     from asa.units import format_duration
 
     if source is not None and (backend, site, settings, since) != (None,) * 4:
         raise InputError("a file and a site are given", where="--from", hint="Give one of them.")
+    digest = ""
     if source is not None:
-        history, origin = _from_file(source), source.name
+        (history, digest), origin = _from_file(source), source.name
     elif (backend, site, settings, since) == (None,) * 4:
         raise InputError("no source is given", where="asa learn", hint=_WHERE_FROM)
     else:
@@ -84,7 +89,8 @@ def learn(
         raise InputError("does not say which system its jobs are of", where=origin, hint="Name it with --system.")
     folder = bank or default_folder()
     with WaitStore(folder) as store:
-        added = store.extend(_records(history, name, origin, limit))
+        records = _records(history, name, origin, limit)
+        added = learn_file(store, f"{digest} {name} {limit}", records) if digest else store.extend(records)
         widest = store.widest(name)
     learned = history if limit is None else history.last(limit)
     median_s = float(np.sort(learned.wait_s)[len(learned) // 2]) if len(learned) else None
@@ -101,7 +107,15 @@ def learn(
     where = f" --partition {shlex.quote(busiest)}" if len(widest) > 1 else ""
     where += f" --bank {shlex.quote(str(bank))}" if bank is not None else ""
     cores = min(widest.get(busiest, 0) or 16, 16)
+    if added >= _MANY and later("-m", "asa", *_first_prediction(folder, name)):
+        write_notice("Note: an estimator is learning them in the background, for the first prediction.")
     sys.stderr.write(f"Ask with: asa predict --cores {cores} --walltime 2h --system {shlex.quote(name)}{where}\n")
+
+
+def _first_prediction(bank: Path, system: str) -> list[str]:
+    """Return a command whose prediction leaves what was learned for later ones."""
+    request = ["--cores", "1", "--walltime", "1h", "--system", system]
+    return ["predict", "--bank-only", *request, "--bank", str(bank.absolute())]
 
 
 def _print_json(
@@ -118,11 +132,18 @@ def _print_json(
     print_document({**fields, **of})
 
 
-def _from_file(source: Path) -> JobHistory:
+def _from_file(source: Path) -> tuple[JobHistory, str]:
+    """Return the jobs of a file, and the digest of its content; that is empty for what can be read only once."""
+    from hashlib import file_digest
+
     from asa.history import read_history
 
     with _file(source) as file:
-        return read_history(file)
+        history = read_history(file)
+        if not file.is_file():
+            return history, ""
+        with open_file(file) as content:
+            return history, file_digest(content, "blake2b").hexdigest()
 
 
 def _from_site(backend: str | None, site: str | None, settings: Sequence[str] | None, since: str) -> JobHistory:
@@ -183,12 +204,11 @@ def _records(history: JobHistory, system: str, source: str, limit: int | None) -
     known: set[str] = set()
     again: Counter[str] = Counter()
     for record in history_records(history, most=limit, system=system):
-        with_source = replace(record, source=source)
-        content = repr((with_source.job, with_source.observation)).encode(errors="surrogatepass")
+        content = repr((record.job, record.observation)).encode(errors="surrogatepass")
         first = name(content, 1)
         if first not in known:
             known.add(first)
-            yield replace(with_source, id=first)
+            yield replace(record, source=source, id=first)
             continue
         again[first] += 1
-        yield replace(with_source, id=name(content, 1 + again[first]))
+        yield replace(record, source=source, id=name(content, 1 + again[first]))

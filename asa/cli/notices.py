@@ -8,6 +8,7 @@ from dataclasses import asdict, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from asa.core.late import dataclass
+from asa.core.patterns import pattern
 from asa.units import format_duration
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from asa.runner.state import RunState
 
 _FEW = 3
-_ON_HOLD = re.compile(r"held|(?<!thres)hold")
+_ON_HOLD = pattern(r"held|(?<!thres)hold")
 _NUMBER = "JOBID"
 _PENDING = "pending"  # a value of asa.backend, which needs numpy and is loaded late
 _USUAL = {"", "none", "resources", "priority", "dependency", "begintime"}

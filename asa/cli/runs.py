@@ -90,9 +90,10 @@ def open_run(runs: Path | None, named: str, *, to_act: bool = False) -> RunFolde
     `to_act`: the run is to be changed, so it must belong to the user; for a run that is only read, its owner is shown.
     Raises `OwnerError`: the run is to be changed, but others own it or can change it.
     """
-    from asa.runner import RunFolder, find_run
+    from asa.runner import find_run
 
-    folder = RunFolder(find_run(runs_folder(runs), named).path.absolute())
+    folder = find_run(runs_folder(runs), named)
+    folder.path = folder.path.absolute()
     if to_act:
         folder.check_own()
     else:

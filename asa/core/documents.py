@@ -10,18 +10,18 @@ import errno
 import io
 import json
 import os
-import re
 import stat
 import sys
 from pathlib import Path
 from typing import IO, Any
 
+from asa.core.patterns import pattern
 from asa.core.reading import DOCUMENT_BYTES, bound, read_whole
 from asa.printable import printable_json
 
 _MAX_PARTS = 100  # parts of a dotted key; Python's reader takes time quadratic in their number
 _PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+"""
-_LONG_KEY = re.compile(rf"(?<![\w.-]){_PART}(?:\.[ \t]*+{_PART}){{{_MAX_PARTS}}}")
+_LONG_KEY = pattern(rf"(?<![\w.-]){_PART}(?:\.[ \t]*+{_PART}){{{_MAX_PARTS}}}")
 _MAX_VALUES = 2_000_000  # each takes at least some 60 bytes of memory; a run of 30,000 stages has 1.5 million
 
 

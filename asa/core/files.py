@@ -9,6 +9,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -18,7 +19,7 @@ from asa.errors import AsaError, InputError
 _KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
 
-def open_file(path: Path) -> BinaryIO:
+def open_file(path: Path) -> BufferedReader:
     """Open a regular file for reading; others are refused, such as a FIFO, which could block for ever.
 
     Examples

@@ -37,6 +37,7 @@ _FEW_BYTES = 16_384  # the size of some dozen waits
 _OUTCOMES = 1000
 _RUNS = 1000  # number of latest runs whose users are counted
 _SLOW = (SEEING, "asa-boost", "asa-queue-boost")
+_FILES = 50  # number of files of jobs that are known again
 _WORTH_KEEPING = 40  # number of waits after which the cache is written again
 
 FromState = Callable[[Mapping[str, Any]], WaitEstimator]
@@ -187,6 +188,26 @@ def drop(folder: Path) -> None:
     with suppress(OSError, RuntimeError):
         for file in file_of(folder).parent.iterdir():
             file.unlink(missing_ok=True)
+
+
+def learn_file(store: WaitStore, name: str, records: Iterable[WaitRecord]) -> int:
+    """Add a file's records to a bank, unless the bank has had them and has only grown since; return how many are new.
+
+    `name`: a digest of the file's content and of all that its records depend on.
+    """
+    note = file_of(store.folder, "files")
+    try:
+        known = {str(one): dict(position) for one, position in read_json(safe.read(note)).items()}
+    except (OSError, ValueError, TypeError, AttributeError, AsaError):
+        known = {}
+    if name in known and store.beyond(known[name]) < math.inf:
+        return 0
+    added = store.extend(records)
+    latest = dict(list(known.items())[-_FILES:]) | {name: store.end()}
+    with suppress(OSError, AsaError):
+        safe.provide_folder(note.parent)
+        put(note, json.dumps(latest).encode(), is_private=True)
+    return added
 
 
 def is_current(file: Path, store: WaitStore) -> bool:

@@ -100,12 +100,22 @@ def compile_later() -> bool:
     It outlives this one, runs at the lowest priority for about half a minute, and writes nothing but what it compiles.
     ``ASA_COMPILE=no`` in the environment forbids it.
     """
-    if os.environ.get(_SWITCH) == "no" or find_spec("numba") is None or simulates_compiled():
+    if find_spec("numba") is None or simulates_compiled():
+        return False
+    return later("-m", _COMPILES)
+
+
+def later(*arguments: str) -> bool:
+    """Start a Python process of ours that outlives this one, and prints nothing; return whether it was started.
+
+    ``ASA_COMPILE=no`` in the environment forbids it.
+    """
+    if os.environ.get(_SWITCH) == "no":
         return False
     nowhere = subprocess.DEVNULL
     with suppress(OSError):
         subprocess.Popen(  # noqa: S603 - ourselves
-            command("-m", _COMPILES), stdin=nowhere, stdout=nowhere, stderr=nowhere, start_new_session=True, cwd="/"
+            command(*arguments), stdin=nowhere, stdout=nowhere, stderr=nowhere, start_new_session=True, cwd="/"
         )
         return True
     return False

@@ -357,12 +357,16 @@ class WaitStore:
             Bytes.
         """
         segments = self._segments()
-        sizes = {token: segment.path.stat().st_size for token, segment in segments.items()}
+        sizes = self.end()
         if any(sizes.get(token, -1) < end for token, end in position.items()):
             return math.inf
         if any(segment.kind == "all" and token not in position for token, segment in segments.items()):
             return math.inf  # segments were merged into it, and some records may have been forgotten
         return sum(sizes.values()) - sum(position.values())
+
+    def end(self) -> dict[str, int]:
+        """Return the position of an object that had read all that is there."""
+        return {token: segment.path.stat().st_size for token, segment in self._segments().items()}
 
     def resume(self, position: Mapping[str, int]) -> bool:
         """Let `news` continue from the position of another object.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import shutil
 from contextlib import suppress
@@ -12,10 +11,11 @@ from pathlib import Path
 from asa.core import safe
 from asa.core.files import in_words, put, read_text
 from asa.core.locks import FileLock
+from asa.core.patterns import pattern
 from asa.core.reading import run_command
 from asa.errors import InputError, OwnerError
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_CONTROL = pattern(r"[\x00-\x1f\x7f]")
 _TIMEOUT_S = 20.0
 _LOCK_S = 30.0
 _HINT = "Take another way: --detach-by timer, or job."

@@ -13,6 +13,7 @@ from itertools import takewhile
 from typing import Final, NoReturn
 
 from asa.core.late import dataclass
+from asa.core.patterns import pattern
 from asa.errors import InputError
 
 from .forms import hint_of, takes
@@ -119,7 +120,7 @@ def head(text: str) -> Iterator[tuple[int, str]]:
         yield number, line
 
 
-_HERE_DOCUMENT = re.compile(r"(?<!<)<<-?\s*[\"'\\\\]?([A-Za-z_]\w*)")
+_HERE_DOCUMENT = pattern(r"(?<!<)<<-?\s*[\"'\\\\]?([A-Za-z_]\w*)")
 _MEANT = re.compile(r"\s*#sbatch\s+-", re.IGNORECASE)
 
 
@@ -143,7 +144,7 @@ def unseen(text: str) -> Iterator[tuple[int, str]]:
             end = opened[1] if last.get(opened[1], 0) >= number else ""
 
 
-_PIECE = re.compile(
+_PIECE = pattern(
     r"""(?P<gap>\s+) | (?P<comment>\#.*) | (?P<open>["']) (?P<quoted>(?:\\.|(?!(?P=open)).)*?) (?P<close>(?P=open)|$)
     | (?P<plain>(?:[^\s"'\\\#]++|\\\S)++) | \\""",
     re.VERBOSE,

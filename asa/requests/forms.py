@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
+from asa.core.patterns import pattern
 from asa.errors import InputError
 
 from .values import memory_bytes, walltime_s
@@ -20,7 +21,7 @@ _MAX_PRIORITY: Final = 4_294_967_293
 _MAX_LEAD_S: Final = 65535
 
 _SIGNAL_NAMES: Final = "hup int quit abrt kill alrm term usr1 usr2 urg cont stop tstp ttin ttou chld pipe xcpu"
-_SIGNAL: Final = re.compile(
+_SIGNAL: Final = pattern(
     rf"(?:[br]{{1,2}}:?)?(?:(?:sig)?(?:{_SIGNAL_NAMES.replace(' ', '|')})|\s*[+-]?(?!0+\s*(?:@|$))\d+)\s*(?:@(\d*))?"
 )
 _MAIL_NAMES: Final = (
@@ -28,7 +29,7 @@ _MAIL_NAMES: Final = (
     "time_limit_50"
 )
 _MAILS: Final = frozenset(_MAIL_NAMES.split())
-_MOMENT: Final = re.compile(
+_MOMENT: Final = pattern(
     r"\s*t?(?:(?:now(?:\s*[+-]\s*\d+\s*(?:(?:second|minute|hour|day|week)s?)?)?"
     r"|midnight|noon|elevenses|fika|teatime|today|tomorrow"
     r"|(?:[01]?\d|2[0-3]):[0-5]\d(?::[0-5]\d)?(?:\s*[ap]m)?"
@@ -40,7 +41,7 @@ _GOVERNOR: Final = re.compile(r"(?:co|on|pe|po|sc|us).*")
 _SAMPLED: Final = re.compile(r"(?:.*(?:task|energy|network|filesystem)=)?\s*[+-]?\d.*|[+-].+=\s*\d.*")
 _PROFILES: Final = frozenset({"all", "none", "energy", "task", "lustre", "network"})
 _GRES_FLAGS: Final = frozenset({"enforce-binding", "disable-binding", "multiple-tasks-per-sharing"})
-_MEMORY_BINDING: Final = re.compile(
+_MEMORY_BINDING: Final = pattern(
     r"q|quiet|v|verbose|sort|nosort|p|prefer|no|none|rank|local|(?:(?:map|mask)_mem[:=])?(?:0x[\da-f]+|[\da-f]+)(?:\*\d+)?"
 )
 _EXTRA: Final = re.compile(r"(?:\*.*|\s*\+?\d*[km]?(?:-\d+[km]?)?)?")

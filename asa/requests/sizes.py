@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
 from asa.core.late import dataclass
+from asa.core.patterns import pattern
 from asa.errors import InputError
 from asa.shapes import doubled
 
@@ -29,10 +30,10 @@ SIZES: Final = marked("size")
 COUNTED: Final = frozenset({"cores", "cpus_per_task", "memory_bytes", "gpus"})
 """Fields of a stage that these options amount to."""
 
-_FROM_TO: Final = re.compile(r"(\d+)-(\d+)")
+_FROM_TO: Final = pattern(r"(\d+)-(\d+)")
 
 _CPUS: Final = re.compile(r"cpu[:=](\d+)")
-_GPU: Final = re.compile(r"gpu(?::(?P<type>[A-Za-z_][^:,=()]*))?(?:[:=](?P<count>\d+))?(?:\([^)]*\))?")
+_GPU: Final = pattern(r"gpu(?::(?P<type>[A-Za-z_][^:,=()]*))?(?:[:=](?P<count>\d+))?(?:\([^)]*\))?")
 
 
 @dataclass(frozen=True, slots=True)

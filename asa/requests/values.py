@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 
+from asa.core.patterns import pattern
 from asa.errors import InputError
 from asa.units import parse_duration, parse_memory
 
-_MEMORY = re.compile(r"\d+(?:[kKmMgGtT][bB]?)?")
+_MEMORY = pattern(r"\d+(?:[kKmMgGtT][bB]?)?")
 _TIME = re.compile(r"\d+(?:-\d*)?(?::\d+){0,2}")
 _ENDLESS = frozenset({"-1", "infinite", "unlimited"})
 

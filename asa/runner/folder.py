@@ -23,6 +23,7 @@ from asa.core.documents import read_json
 from asa.core.files import append_to, in_words, open_file, put, read_file, sync_folder
 from asa.core.late import dataclass
 from asa.core.locks import FileLock, Holder
+from asa.core.patterns import pattern
 from asa.core.reading import DOCUMENT_BYTES, JOURNAL_BYTES, OTHERS_BYTES, read_whole
 from asa.core.typed import made, written, written_by_field
 from asa.errors import InputError, JournalError, LeaseError, OwnerError, near
@@ -46,7 +47,7 @@ _SLICE_S = 2.0
 _PULSE_S = 5.0
 _BEAT_S = 60.0
 _LOG_LINE_BYTES = 4096
-_LEFT = re.compile(r"(\S+ \S+) .*?: left, (as [^;]+)")
+_LEFT = pattern(r"(\S+ \S+) .*?: left, (as [^;]+)")
 _STEP = re.compile(r"\.step-(\d+)\.[a-z]+\Z")  # as job scripts name the file
 _NAMED = re.compile(r"-(\d{8}-\d{6})-[0-9a-f]{4}$")  # as `create` names the folder
 _RUNS = "asa-runs"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from asa.backend import JobSpec, JobState, JobStatus
+from asa.core.patterns import pattern
 from asa.exactly_once import DUPLICATE
 from asa.runner.entries import Intended
 from asa.strategies.base import Choice, PlannedJob, Substitute
@@ -16,7 +16,7 @@ from asa.strategies.base import Choice, PlannedJob, Substitute
 if TYPE_CHECKING:
     from asa.estimators import OwnJob
 
-_ROUND = re.compile(r".*-\d+")  # the rest of the token numbers the job in its round
+_ROUND = pattern(r".*-\d+")  # the rest of the token numbers the job in its round
 
 PAYLOAD_COMPLETED = "EndedWell"
 """Reason of a job whose payload completed, although the batch system reports another end."""
