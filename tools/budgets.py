@@ -17,7 +17,7 @@ COMMANDS: Mapping[str, float] = {
     "runs": 1.5,
     "explain a": 1.5,
     "tick": 1.5,
-    "check flow.toml": 2.0,  # 1.5 is the aim: to load pydantic and to build the model of workflow files takes 0.7
+    "check flow.toml": 2.0,  # not 1.5: to load pydantic and to build the model of workflow files takes 0.7
     "predict --cores 1 --walltime 1min --backend local": 2.5,
 }
 """What each command may take, in a folder that `prepare` has made; the run there has ended."""
