@@ -13,7 +13,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
@@ -199,17 +199,21 @@ def _record(kind: Any) -> Callable[[Any], Any]:
     return make
 
 
-def _object(kind: type) -> Callable[[Any], Any]:
-    @cache
-    def known() -> tuple[
-        dict[str, Callable[[Any], Any]], set[str]
-    ]:  # not before there is such an object: many never are
-        hints = get_type_hints(kind)
-        required = {one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING}
-        return {one.name: _maker(hints[one.name]) for one in fields(kind)}, required
+class _Fields(NamedTuple):
+    makers: dict[str, Callable[[Any], Any]]
+    required: set[str]
 
+
+@cache
+def _fields_of(kind: type) -> _Fields:
+    hints = get_type_hints(kind)
+    required = {one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING}
+    return _Fields({one.name: _maker(hints[one.name]) for one in fields(kind)}, required)
+
+
+def _object(kind: type) -> Callable[[Any], Any]:
     def make(given: Any) -> Any:
-        makers, required = known()
+        makers, required = _fields_of(kind)  # found once there is such an object: of many types there is none
         if missing := required - _object_in(given).keys():
             raise ValueError(f"{kind.__name__} lacks {', '.join(sorted(missing))}")
         return kind(**{name: makers[name](part) for name, part in given.items() if name in makers})
