@@ -48,12 +48,15 @@ class PartitionFacts:
         What a job there may ask for.
     points
         Priority that it gives to its jobs.
+    most_cores
+        Cores that its running jobs may have together; None if only its nodes limit them.
     """
 
     name: str
     pool: str
     limits: PartitionLimits = field(default_factory=PartitionLimits)
     points: float = 0.0
+    most_cores: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

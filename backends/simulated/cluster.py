@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -50,28 +51,39 @@ class Cluster:
     --------
     >>> machine = Cluster({"cores": 448, "burst_buffer_gb": 1000}, [Outage(3600, {"cores": 28}, 7200)])
     >>> split = Cluster({"batch": 400, "debug": 48}, partitions={"batch": "batch", "debug": "debug"})
+    >>> limited = Cluster({"cores": 448, "of debug": 48}, partitions={"batch": "cores", "debug": ("cores", "of debug")})
     """
 
     # size of each pool by name. The first pool counts cores, by which jobs are charged and ranked.
     pools: Mapping[str, int]
     outages: Sequence[Outage] = ()
-    # for each partition, the name of the pool of its jobs' cores. A job that has to wait delays only jobs of its own
-    # partition. If not given there is one partition, on the first pool.
-    partitions: Mapping[str, str] = field(default_factory=dict)
+    # for each partition, the name of the pool of its jobs' cores; of several names, the others count the same cores, as
+    # a limit of the partition does. A job that has to wait delays only jobs of its own partition. If not given there
+    # is one partition, on the first pool.
+    partitions: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.pools or min(self.pools.values()) < 0:
             raise InputError("no pool, or less than nothing in one", where="cluster", hint="Give sizes from 0 on.")
         named = [name for outage in self.outages for name in outage.amounts]
-        for name in [*named, *self.partitions.values()]:
+        for name in [*named, *chain.from_iterable(self._counted())]:
             if name not in self.pools:
                 raise InputError(f"there is no pool {name!r}", where="cluster", hint=f"Known: {', '.join(self.pools)}.")
 
     @property
     def cores(self) -> int:
         """Total number of cores: the first pool, or those of all partitions."""
-        names = set(self.partitions.values()) or {next(iter(self.pools))}
-        return sum(self.pools[name] for name in names)
+        return sum(self.pools[name] for name in {names[0] for names in self._counted()})
+
+    @property
+    def sources(self) -> list[tuple[int, ...]]:
+        """For each partition, the places of the pools that count its jobs' cores, the pool that has them first."""
+        places = {name: place for place, name in enumerate(self.pools)}
+        return [tuple(places[name] for name in names) for names in self._counted()]
+
+    def _counted(self) -> list[tuple[str, ...]]:
+        named = [(names,) if isinstance(names, str) else names for names in self.partitions.values()]
+        return named or [(next(iter(self.pools)),)]
 
     def vector(self, amounts: Mapping[str, int]) -> NDArray[np.int64]:
         """Return amounts by name as a vector in the order of the pools."""
@@ -108,15 +120,17 @@ class Load:
         self.qos = _column(qos, rows)
         self.users = np.unique(_column(users, rows), return_inverse=True)[1].astype(np.int64).reshape(rows)
         places = {name: index for index, name in enumerate(cluster.pools)}
-        sources = np.array([places[name] for name in cluster.partitions.values()] or [0], dtype=np.int64)
+        sources = cluster.sources
         if rows and not 0 <= self.partitions.min() <= self.partitions.max() < len(sources):
             raise InputError(
                 f"jobs are of partitions {self.partitions.min()} to {self.partitions.max()}",
                 where="load",
                 hint=f"Number them from 0 to {len(sources) - 1}.",
             )
-        self.demand: NDArray[np.int64] = np.zeros((rows, len(places)), dtype=np.int64)
-        self.demand[np.arange(rows), sources[self.partitions]] = table.cores
+        counts = np.zeros((len(sources), len(places)), dtype=np.int64)
+        for partition, pools in enumerate(sources):
+            counts[partition, list(pools)] = 1
+        self.demand: NDArray[np.int64] = counts[self.partitions] * table.cores[:, np.newaxis]
         for name, column in (amounts or {}).items():
             if name not in places:
                 raise InputError(f"there is no pool {name!r}", where="load", hint=f"Known: {', '.join(places)}.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,7 +14,7 @@ from asa.facts import PartitionFacts
 
 from .agreement import misfit
 from .model import Jobs, Twin
-from .queueing import simulated_waits
+from .queueing import limit_of, simulated_waits
 
 _WEEK_S = 7 * 86_400.0
 _SHORTEST_S = 4 * _WEEK_S  # of a shorter log, a quarter is left out
@@ -36,14 +36,15 @@ _SMALLEST = (
     0.15,
     0.12,
     0.1,
-)  # tried if each queue has its own cores: its peak usage is a rare moment
+)  # tried if each queue has cores or a limit of its own: its peak usage is a rare moment
 _NEAR = 1.1
 _FINALISTS = 2
 _FOR_EVER_S = 1e8  # wait of a job that never starts
 _AHEAD = 11_000.0  # points of priority between two successive queues: more than those of age and fair share together
 _WHAT = "fitting what the site does not tell"
 
-Shares = Mapping[str, float]  # Available share of a pool's cores, by its name.
+# Available share of a pool's cores, or of a limit of a partition's, by its name; all if it is not there.
+Shares = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +57,27 @@ class RankingRules:
 
     def on(self, twin: Twin, shares: Shares) -> Twin:
         """Return a twin with these rules and shares of its cores; jobs wider than these cores ask for all of them."""
-        about, jobs = twin.about, twin.jobs
-        pools = {pool: max(round(shares[pool] * cores), 1) for pool, cores in about.pools.items()}
-        most = np.array([pools[partition.pool] for partition in about.partitions], dtype=np.int64)[jobs.partitions]
+
+        def share_of(name: str, cores: int) -> int:
+            return max(round(shares.get(name, 1.0) * cores), 1)
+
+        jobs = twin.jobs
+        about = replace(
+            twin.about,
+            pools={pool: share_of(pool, cores) for pool, cores in twin.about.pools.items()},
+            partitions=tuple(
+                partition
+                if partition.most_cores is None
+                else replace(partition, most_cores=share_of(limit_of(partition), partition.most_cores))
+                for partition in twin.about.partitions
+            ),
+        )
+        most = np.array([about.cores_of(partition) for partition in about.partitions], dtype=np.int64)[jobs.partitions]
         if np.any(jobs.table.cores > most):
             table = jobs.table
             narrowed = JobTable(table.submit, table.run, table.request, np.minimum(table.cores, most))
             jobs = replace(jobs, table=narrowed)
-        return replace(
-            twin, about=replace(about, scheduler=self.scheduler, settings=self.settings, pools=pools), jobs=jobs
-        )
+        return replace(twin, about=replace(about, scheduler=self.scheduler, settings=self.settings), jobs=jobs)
 
 
 USUAL = (
@@ -97,28 +109,31 @@ class Queues:
 
 @dataclass(frozen=True, slots=True)
 class QueueArrangement:
-    """A way in which queues may share a machine: its twin, a description, and the possible rules."""
+    """A way in which queues may share a machine: its twin, a description, the possible rules, and what is fitted."""
 
     words: str
     twin: Twin
     rules: Sequence[RankingRules]
+    fits_limits: bool = False  # each partition has a limit that is not known
 
 
 def arrangements(twin: Twin, queues: Queues | None, rules: Sequence[RankingRules]) -> Iterator[QueueArrangement]:
-    """Yield ways in which queues may share a machine: as one queue, each with its own cores, or by priority."""
+    """Yield ways in which queues may share a machine: as one queue, with own cores, with limits, or by priority."""
     yield QueueArrangement("", twin, rules)
     if queues is None:
         return
     jobs = replace(twin.jobs, partitions=queues.of.astype(np.int32))
     rows = range(len(queues.names))
-    own = replace(
-        twin.about,
-        pools={name: peak_cores(jobs, queues.of == row) for row, name in enumerate(queues.names)},
-        partitions=tuple(PartitionFacts(name, name) for name in queues.names),
-    )
+    peaks = {name: peak_cores(jobs, queues.of == row) for row, name in enumerate(queues.names)}
+    own = replace(twin.about, pools=peaks, partitions=tuple(PartitionFacts(name, name) for name in peaks))
     words = f"each of {len(rows)} queues has cores of its own, as many as its jobs had at most at a time"
     yield QueueArrangement(words, replace(twin, about=own, jobs=jobs), rules)
-    [pool] = twin.about.pools
+    [(pool, whole)] = twin.about.pools.items()
+    limited = tuple(PartitionFacts(name, pool, most_cores=min(peak, whole)) for name, peak in peaks.items())
+    words = f"{len(rows)} queues share all cores, and the jobs of each have at most a number of cores at a time"
+    yield QueueArrangement(
+        words, replace(twin, about=replace(twin.about, partitions=limited), jobs=jobs), rules, fits_limits=True
+    )
     known = compared(jobs)
     known[first_left_out(jobs) :] = False
     waits = np.log1p(np.maximum(jobs.wait_s, 0))
@@ -145,9 +160,12 @@ class _Trials:
         self._cores = self._trial.jobs.table.cores[self._known]
         self._recorded = self._trial.jobs.wait_s[self._known].astype(np.float64)
         self._queues = None if queues is None else queues[first:last][self._known]
-        self._pools = list(twin.about.pools)
-        pool_of = np.array([self._pools.index(partition.pool) for partition in twin.about.partitions], dtype=np.int64)
-        self._pool = pool_of[self._trial.jobs.partitions[self._known]]
+        self._whole = list(twin.about.pools)
+        # the names, and for each job the place, of what has a share of its own: limits, or else pools
+        partitions, limited = twin.about.partitions, arrangement.fits_limits
+        self._parts = [limit_of(partition) for partition in partitions] if limited else self._whole
+        part_of = [place if limited else self._whole.index(each.pool) for place, each in enumerate(partitions)]
+        self._part = np.array(part_of, dtype=np.int64)[self._trial.jobs.partitions[self._known]]
         self._found: dict[str, dict[float, _Misfits]] = {}
         self._best: dict[str, tuple[float, Shares]] = {}
 
@@ -156,7 +174,7 @@ class _Trials:
 
     def _tried(self, rules: RankingRules, shares: Shares) -> _Misfits:
         waits_s = np.nan_to_num(simulated_waits(rules.on(self._trial, shares))[self._known], nan=_FOR_EVER_S)
-        each = [self._pool == place for place in range(len(self._pools))]
+        each = [self._part == place for place in range(len(self._parts))]
         return _Misfits(
             misfit(self._cores, self._recorded, waits_s, self._queues),
             tuple(
@@ -165,59 +183,94 @@ class _Trials:
         )
 
     def look(self, rules: RankingRules, shares: Sequence[float]) -> Iterator[None]:
-        """Try rules with equal shares of each pool's cores."""
+        """Try rules with equal shares of each pool's or limit's cores."""
         found = self._found.setdefault(rules.words, {})
         for share in shares:
             if share not in found:
-                found[share] = self._tried(rules, dict.fromkeys(self._pools, share))
+                found[share] = self._tried(rules, dict.fromkeys(self._parts, share))
             yield
         self._best.pop(rules.words, None)
 
     def look_closely(self, rules: RankingRules) -> Iterator[None]:
-        """Try rules with many shares, and with ever smaller shares as long as this improves any pool."""
+        """Try rules with many shares, and with ever smaller shares as long as this improves any pool or limit."""
         yield from self.look(rules, _SHARES)
         found = self._found[rules.words]
-        for share in (*_SMALLER, *(_SMALLEST if len(self._pools) > 1 else ())):
+        for share in (*_SMALLER, *(_SMALLEST if len(self._parts) > 1 else ())):
             if min(self._shares(rules).values()) > _NEAR * min(found):
                 break
             yield from self.look(rules, (share,))
 
     def _shares(self, rules: RankingRules) -> Shares:
-        """Return for each pool the share with the smallest misfit of its jobs; of several, the largest."""
+        """Return for each pool or limit the share with the smallest misfit of its jobs; of several, the largest."""
         found = self._found[rules.words]
-        if len(self._pools) == 1:
-            return {self._pools[0]: -min((misfit.whole, -share) for share, misfit in found.items())[1]}
+        if len(self._parts) == 1:
+            return {self._parts[0]: -min((misfit.whole, -share) for share, misfit in found.items())[1]}
         least = [
-            min((misfit.by_pool[place], -share) for share, misfit in found.items()) for place in range(len(self._pools))
+            min((misfit.by_part[place], -share) for share, misfit in found.items()) for place in range(len(self._parts))
         ]
-        return {pool: -less for pool, (_, less) in zip(self._pools, least, strict=True)}
+        return {part: -less for part, (_, less) in zip(self._parts, least, strict=True)}
 
     def best(self, rules: RankingRules) -> tuple[float, Shares]:
-        """Return the smallest misfit, and its shares: each pool's own, or the same for all."""
+        """Return the smallest misfit, and its shares: of each pool or limit its own, or the same for all."""
         if rules.words not in self._best:
             found = self._found[rules.words]
             off, less = min((misfit.whole, -share) for share, misfit in found.items())
-            alike, each = dict.fromkeys(self._pools, -less), self._shares(rules)
-            by_pool = off if each == alike else self._tried(rules, each).whole
-            self._best[rules.words] = (by_pool, each) if by_pool < off else (off, alike)
+            alike, each = dict.fromkeys(self._parts, -less), self._shares(rules)
+            ways = [(off, alike)]
+            if each != alike:
+                ways.append((self._tried(rules, each).whole, each))
+            self._best[rules.words] = min(ways, key=lambda way: way[0])
         return self._best[rules.words]
+
+    def with_less(self, rules: RankingRules) -> Iterator[None]:
+        """Beside limits, try smaller shares of the machine as long as this improves the misfit."""
+        if self._parts is self._whole:
+            return
+        off, shares = self.best(rules)
+        for share in (*_SHARES[1:], *_SMALLER):
+            less = {**shares, **dict.fromkeys(self._whole, share)}
+            tried = self._tried(rules, less).whole
+            yield
+            if tried < self._best[rules.words][0]:
+                self._best[rules.words] = tried, less
+            elif tried > _NEAR * off:
+                break
 
     def rank(self, rules: RankingRules) -> tuple[float, float]:
         """Return the value by which rules are compared; smaller is better."""
         off, shares = self.best(rules)
         return off, -min(shares.values())
 
+    def said(self, shares: Shares) -> str:
+        """Return in words which cores are missing."""
+        whole = {_percent(shares[name]) for name in self._whole if name in shares}
+        limits = {_percent(shares[name]) for name in self._parts if self._parts is not self._whole}
+        owner = "the" if len(whole) == 1 else "a queue's"
+        missing = f"{_span(whole)} % of {owner} cores are never to be had"
+        limited = f"a queue has {_span(limits)} % less than its jobs ever had at a time"
+        return ", and ".join(words for words, of in ((missing, whole), (limited, limits)) if of - {0})
+
     def with_all(self, rules: RankingRules) -> float:
         """Return the misfit with all cores."""
         return self._found[rules.words][1.0].whole
 
 
+def _percent(share: float) -> int:
+    """Return the percentage that is missing from a share."""
+    return round(100 * (1 - share))
+
+
+def _span(percentages: Collection[int]) -> str:
+    low, high = min(percentages, default=0), max(percentages, default=0)
+    return f"{low}" if low == high else f"{low} to {high}"
+
+
 @dataclass(frozen=True, slots=True)
 class _Misfits:
-    """Misfits: of all jobs, and of each pool's."""
+    """Misfits: of all jobs, and of those of each pool or limit."""
 
     whole: float
-    by_pool: tuple[float, ...]
+    by_part: tuple[float, ...]
 
 
 def fitted(twin: Twin, on_progress: Progress, *, knows_rules: bool, queues: Queues | None = None) -> Twin:
@@ -250,6 +303,7 @@ def fitted(twin: Twin, on_progress: Progress, *, knows_rules: bool, queues: Queu
     finalists = _finalists(pairs)
     for trials, rules in finalists:
         reported(trials.look_closely(rules))
+        reported(trials.with_less(rules))
     trials, best = min(finalists, key=lambda pair: pair[0].rank(pair[1]))
     off, shares = trials.best(best)
     assumption = f"fitted to the waits before the last week: their quantiles are {10**off:.2g} times off in the mean"
@@ -258,13 +312,10 @@ def fitted(twin: Twin, on_progress: Progress, *, knows_rules: bool, queues: Queu
     if trials.arrangement.words:
         assumption += f"; {trials.arrangement.words}: the nearest of {len(each)} ways to share the machine"
     if min(shares.values()) < 1:
-        whole = 10 ** trials.with_all(best)
-        low, high = (100 * (1 - share) for share in (max(shares.values()), min(shares.values())))
-        missing = f"{high:.0f} % of the cores" if low == high else f"{low:.0f} to {high:.0f} % of a queue's cores"
         assumption += (
-            f"; {missing} are never to be had (with all, {whole:.2g} times off), and a job that wants more than the "
-            "rest gets that"
+            f"; {trials.said(shares)} (with all, {10 ** trials.with_all(best):.2g} times off), and a job that "
         )
+        assumption += "wants more than the rest gets that"
     chosen = best.on(trials.arrangement.twin, shares)
     return replace(chosen, about=replace(chosen.about, assumed=(*chosen.about.assumed, assumption)))
 

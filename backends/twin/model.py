@@ -71,6 +71,11 @@ class About:
     assumed: tuple[str, ...] = ()
     agreement: tuple[Agreement, ...] = ()
 
+    def cores_of(self, partition: PartitionFacts) -> int:
+        """Return the number of cores that a partition's jobs can have together."""
+        cores = self.pools[partition.pool]
+        return cores if partition.most_cores is None else min(cores, partition.most_cores)
+
 
 @dataclass(frozen=True, slots=True)
 class Twin:

@@ -13,6 +13,8 @@ from asa.backends.simulated.policies import scheduler as find_scheduler
 from asa.backends.simulated.table import NEVER, JobTable
 from numpy.typing import NDArray
 
+from asa.facts import PartitionFacts
+
 from .model import Twin
 
 
@@ -29,11 +31,21 @@ def engine_of(twin: Twin, table: JobTable) -> Engine:
         if (end := NEVER if away.end_s is None else round(away.end_s) - jobs.clock_s) > 0
         and end > away.begin_s - jobs.clock_s
     ]
-    cluster = Cluster(about.pools, outages, {partition.name: partition.pool for partition in about.partitions})
+    limits = {limit_of(partition): most for partition in about.partitions if (most := partition.most_cores) is not None}
+    partitions = {
+        partition.name: (partition.pool, limit) if (limit := limit_of(partition)) in limits else (partition.pool,)
+        for partition in about.partitions
+    }
+    cluster = Cluster({**about.pools, **limits}, outages, partitions)
     load = Load(table, cluster, users=jobs.users[:rows], partitions=jobs.partitions[:rows])
     assert isinstance(policy, Policy)
     now = int(table.submit[0]) if rows else 0
     return Engine(sum(about.pools.values()), table, core=GeneralCore(load, policy, now=now))
+
+
+def limit_of(partition: PartitionFacts) -> str:
+    """Return the name by which the limit of a partition's cores is known beside the pools."""
+    return f"limit of {partition.name}"
 
 
 def simulated_waits(twin: Twin) -> NDArray[np.float64]:

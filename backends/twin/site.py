@@ -82,7 +82,7 @@ class TwinSite(SimulatedSite):
             raise InputError(f"there is no partition {partition!r}", where="partition", hint=f"Known: {names}.")
         first = partition or next(iter(names), "")
         parts = [
-            (partition.name, Partition(index, partition.limits, about.pools[partition.pool]))
+            (partition.name, Partition(index, partition.limits, about.cores_of(partition)))
             for index, partition in enumerate(about.partitions)
         ]
         self._partitions = dict(sorted(parts, key=lambda part: part[0] != first))

@@ -112,6 +112,47 @@ def test_queues_with_cores_of_their_own_are_fitted_each_by_its_waits():
     assert named.partition == next(iter(about.pools))
 
 
+def test_limits_of_queues_on_shared_nodes_are_fitted_each_by_its_waits():
+    """Two of three queues may have a part of the nodes that all share; nothing but the queues' names is known."""
+    rng = np.random.default_rng(5)
+    history, rules = history_of(jobs=1500, cores=28)
+    limits = {"long": 24, "short": 12, "quiet": None}
+    names = list(limits)
+    queue = rng.choice(3, len(history), p=(0.5, 0.3, 0.2)).astype(np.int32)
+    partitions = tuple(PartitionFacts(name, "work", most_cores=most) for name, most in limits.items())
+    cores = np.minimum(history.cores, 8)
+    sent = replace(history, partition=queue, partitions=names, cores=cores, wait_s=np.full(len(history), -1.0))
+    site = make_twin(sent, replace(rules, partitions=partitions), seed=1).twin
+    waited = replace(sent, wait_s=simulated_waits(site))
+    twin = make_twin(waited, seed=1).twin
+    assert list(twin.about.pools) == ["all"]
+    assert "at most a number of cores at a time: the nearest of 4 ways" in twin.about.assumed[-1]
+    found = {partition.name: partition.most_cores for partition in twin.about.partitions}
+    assert found["long"] == pytest.approx(24, abs=3)
+    assert found["short"] == pytest.approx(12, abs=2)
+    for one in twin.about.agreement:
+        assert max(one.simulated_s[2], 600.0) / max(one.recorded_s[2], 600.0) == pytest.approx(1.0, abs=0.5)
+    assert TwinSite(twin=twin).capabilities.partitions.keys() == set(names)
+
+
+def test_jobs_of_a_limited_partition_wait_for_each_other_alone(tmp_path, known):
+    """Nodes are idle, and a client's second job has to wait for its partition's first; jobs of another do not."""
+    history, rules = known
+    limited = (*ONE, PartitionFacts("debug", "work", most_cores=8))
+    idle = replace(history, wait_s=np.full(len(history), -1.0))
+    twin = make_twin(idle, replace(rules, pools={"work": 1000}, partitions=limited), seed=1).twin
+    twin.write(tmp_path / "twin")
+    assert Twin.read(tmp_path / "twin").about.partitions[1].most_cores == 8
+    world = TwinSite(twin=tmp_path / "twin").open(1)
+    asked = [JobSpec("x", cores, 600.0, run_s=300.0, partition=name) for name, cores in (("debug", 4), ("work", 8))]
+    alone = [world.foresee_start(spec, world.now()) - world.now() for spec in asked]
+    assert max(alone) <= 60.0
+    world.submit(JobSpec("first", 8, 600.0, run_s=300.0, partition="debug"))
+    later, beside = (world.foresee_start(spec, world.now()) - world.now() for spec in asked)
+    assert later >= 300.0
+    assert beside <= 60.0
+
+
 def test_queues_of_one_machine_are_one_queue():
     """What jobs were called changes nothing, where that did not matter."""
     history, _ = history_of(jobs=800)

@@ -95,8 +95,7 @@ class GeneralCore:
         users = int(load.users.max()) + 1 if rows else 0
         self._s[k.USERS] = users
         of_load = (table.submit, table.run, table.request, table.cores, load.users, load.qos, load.partitions)
-        names = list(cluster.pools)
-        self._sources = [names.index(pool) for pool in cluster.partitions.values()] or [0]  # pools of the cores
+        self._sources = cluster.sources
         self._max_running = min(rows, cluster.cores)  # upper bound of background jobs running at the same time
         self._arrays: dict[str, NDArray[Any]] = {
             **dict(zip(_FROM_LOAD, of_load, strict=True)),
@@ -330,7 +329,7 @@ class GeneralCore:
 
     @property
     def free(self) -> int:
-        return int(sum(max(int(self._arrays["free"][pool]), 0) for pool in set(self._sources)))
+        return int(sum(max(int(self._arrays["free"][pool]), 0) for pool in {pools[0] for pools in self._sources}))
 
     @property
     def queued(self) -> NDArray[np.int64]:
@@ -410,8 +409,8 @@ class GeneralCore:
         known = list(self.load.cluster.partitions) or ["the only one"]
         if not 0 <= partition < len(known):
             raise InputError(f"there is no partition {partition}", where="job", hint=f"Known: {', '.join(known)}.")
-        source = self._sources[partition]
-        most = list(self.load.cluster.pools.values())[source]
+        sources = self._sources[partition]
+        most = min(list(self.load.cluster.pools.values())[pool] for pool in sources)
         if cores > most:
             raise InputError(f"asks for {cores} of {most} cores", where=f"partition {known[partition]}")
         self._own()
@@ -429,8 +428,13 @@ class GeneralCore:
         arrays["weights"][k.HIGHEST_QOS] = max(arrays["weights"][k.HIGHEST_QOS], qos)
         if self.client_user is None:
             self._s[k.USERS] = users
-        arrays["demand"][index * len(arrays["free"]) + source] = cores
+        self._set_demand(index, cores, sources)
         return index
+
+    def _set_demand(self, index: int, cores: int, pools: Iterable[int]) -> None:
+        demand, each = self._arrays["demand"], len(self._arrays["free"])
+        for pool in pools:
+            demand[index * each + pool] = cores
 
     @property
     def pools(self) -> Mapping[str, int]:
@@ -460,9 +464,9 @@ class GeneralCore:
 
     def resize(self, index: int, cores: int, expected_end: int) -> bool:
         s, arrays = self._s, self._arrays
-        pool = self._sources[int(arrays["partition"][index])]
+        pools = self._sources[int(arrays["partition"][index])]
         more = cores - int(arrays["cores"][index])
-        if more > max(int(arrays["free"][pool]), 0):
+        if any(more > max(int(arrays["free"][pool]), 0) for pool in pools):
             return False
         self._own()
         arrays = self._arrays
@@ -471,7 +475,8 @@ class GeneralCore:
         k.take(self._a, index, -1)
         if planned:
             k.book(self._seen, self._a, index, self.now, expected_end, -1)
-        arrays["demand"][index * len(arrays["free"]) + pool] = arrays["cores"][index] = cores
+        self._set_demand(index, cores, pools)
+        arrays["cores"][index] = cores
         k.take(self._a, index, 1)
         if planned:
             k.book(self._seen, self._a, index, self.now, expected_end, 1)
