@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache, cached_property
 from itertools import islice
@@ -343,6 +342,10 @@ class _Checks:
                     self._reading.problems.append(Problem(text.file, at, "warning", message, _TO_BASH))
 
     def _check_syntax(self, texts: Sequence[_Text]) -> None:
+        if not texts:
+            return
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - plain commands do without
+
         with ThreadPoolExecutor(max_workers=4) as pool:
             complaints = pool.map(lambda text: _complaint(text.shell, text.text), texts)
             for text, complaint in zip(texts, complaints, strict=True):

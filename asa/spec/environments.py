@@ -9,7 +9,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,6 +51,8 @@ def _tried(preparations: Mapping[Stage, Preparation], folder: Path) -> Iterator[
             if getattr(preparation, key):
                 own = Preparation(**{key: getattr(preparation, key)})
                 asked.setdefault((key, own), []).append(stage)
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - only `--site` needs it
+
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         troubles = list(threads.map(lambda part: _trouble(part[1], folder), asked))
     for ((key, _), stages), trouble in zip(asked.items(), troubles, strict=True):
