@@ -18,6 +18,13 @@ Refusal = typer.BadParameter.__base__  # of all that is wrong on a command line
 PAPERS = papers_page.papers()
 PARTS = [(paper.name, kind, part) for paper in PAPERS for kind in papers_page.KINDS for part in paper.parts[kind]]
 COMMANDS = sorted({part.command for _, _, part in PARTS if part.command})
+OWN = {  # words of a command by which it is of a paper's system; of ASA is what is of no other
+    "ASA": (),
+    "BBSched": ("bbsched",),
+    "OpenCCS": ("ccs", "openccs"),
+    "DRAS": ("dras",),
+    "DMR": ("dmr", "elastic", "malleable"),
+}
 NAMED = {  # options whose words are names of what is installed
     "strategies": "asa.strategies",
     "strategy": "asa.strategies",
@@ -89,6 +96,16 @@ def test_each_command_can_be_given(command):
     for option, group in NAMED.items():
         for name in str(context.params.get(option) or "").split(","):
             assert not name or name == "auto" or plugins.load(group, name.partition(":")[0])
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
+def test_each_command_is_of_its_paper(paper):
+    """It has the subcommand, the scheduler or the backend of its paper's system, and none of another one's."""
+    of_others = {word for name, words in OWN.items() if name != paper.name for word in words} - set(OWN[paper.name])
+    for part in (part for parts in paper.parts.values() for part in parts if part.command):
+        words = shlex.split(part.command)
+        assert not of_others.intersection(words), part.command
+        assert paper.name == "ASA" or any(word in part.command for word in OWN[paper.name]), part.command
 
 
 def test_a_command_that_is_wrong_is_found():

@@ -188,7 +188,7 @@ class PlottedSeries:
     name: str  # name in the legend, which leaves out names that begin with an underscore
     ys: Sequence[float]
     xs: Sequence[float] | None = None  # by default 0, 1, 2, ...
-    kind: Literal["line", "step", "bar", "point", "area", "area of steps"] = "line"
+    kind: Literal["line", "step", "bar", "bar across", "point", "area", "area of steps"] = "line"
     bottoms: Sequence[float] | None = None  # lower ends of bars and areas; by default 0
     width: float = 0.8  # of bars
     labels: Sequence[str] = ()  # above bars
@@ -206,7 +206,7 @@ class Panel:
     title: str = ""
     x: str = ""  # labels of the axes
     y: str = ""
-    names: Sequence[str] = ()  # names of the positions 0, 1, 2, ... on the lower axis
+    names: Sequence[str] = ()  # names of the positions 0, 1, 2, ... on the lower axis; of bars across, from the top
     x_limits: tuple[float | None, float | None] = (None, None)
     y_limits: tuple[float | None, float | None] = (None, None)
     is_log: bool = False  # whether the vertical axis is logarithmic
@@ -254,7 +254,10 @@ def draw(figure: Figure, path: str | Path) -> None:
             (_spoke if panel.spokes else _draw)(axes, series, looks[series.name])
     for index, (axes, panel) in enumerate(panels):  # only now the limits of shared axes are known
         (_web if panel.spokes else _frame)(axes, panel)
-        if panel.names:
+        if any(series.kind == "bar across" for series in panel.series):
+            axes.set_yticks(range(len(panel.names)), panel.names)
+            axes.invert_yaxis()
+        elif panel.names:
             slant: dict[str, Any] = {"rotation": 35, "ha": "right"} if figure.slanted else {}
             axes.set_xticks(range(len(panel.names)), panel.names, **slant)
         if figure.share_x != "none" and index + columns < len(panels):
@@ -329,6 +332,9 @@ def _draw(axes: Axes, series: PlottedSeries, look: Look) -> None:
                 xs, ys, series.width, series.bottoms, label=series.name, color=look.colour, hatch=look.hatch,
                 edgecolor="white", linewidth=0.4,
             )  # fmt: skip
+            axes.bar_label(bars, series.labels or [""] * len(bars), fontsize="small", padding=2)
+        case "bar across":
+            bars = axes.barh(xs, ys, series.width, label=series.name, color=look.colour)
             axes.bar_label(bars, series.labels or [""] * len(bars), fontsize="small", padding=2)
         case "area" | "area of steps":
             step: Any = "post" if series.kind == "area of steps" else None

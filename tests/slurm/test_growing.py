@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -191,22 +191,28 @@ def test_doctor_tells_that_jobs_can_grow(slurm):
     assert "slurm-cli" in refused.value.hint
 
 
-def test_a_program_grows_and_shrinks_by_its_checks(slurm, tmp_path, monkeypatch):
-    """Its manager takes over the nodes of a request, and gives back those that came last; its script's node stays."""
+@contextmanager
+def _beside(slurm, tmp_path, monkeypatch):
+    """Yield a job of a node, and its program, next to which a manager runs."""
     others = [_submit(slurm, "-n28", "--exclusive", "-w", name) for name in ("n002", "n004")]
     job = _submit(slurm, "-n28", "--exclusive", "-w", "n003", "--no-requeue")
-    until(lambda: _shown(slurm, job, "%T %N") == "RUNNING n003", what="the start of the job")
-    folder = slurm.folder("beside")
+    until(lambda: [_shown(slurm, one, "%T") for one in (*others, job)] == ["RUNNING"] * 3, what="their starts")
+    folder = slurm.folder(f"beside-{time.time_ns()}")
     monkeypatch.chdir(folder)  # one that the jobs see
     link = CommandLink(prefix=slurm.prefix)
-    backend = SlurmBackend(link, folder / "run", _grows(slurm), queue_poll_s=0.2, poll_s=0.2)
+    backend = SlurmBackend(link, folder / "run", _grows(slurm), queue_poll_s=0.2, poll_s=0.2, max_poll_s=1.0)
     manager = JobManager(backend, job, 28, partition="normal", growth=JobSpec("more-nodes", 1, 1.0, partition="normal"))
     with closing(link), closing(ManagerDesk(tmp_path / "s", manager)), closing(manager):
-        program = Session(str(tmp_path / "s"), job, 28)
+        yield job, Session(str(tmp_path / "s"), job, 28)
+
+
+def test_a_program_grows_and_shrinks_by_its_checks(slurm, tmp_path, monkeypatch):
+    """Its manager takes over the nodes of a request, and gives back those that came last; its script's node stays."""
+    with _beside(slurm, tmp_path, monkeypatch) as (job, program):
         answer = until(lambda: program.check_status(28, 56), what="an answer")
         assert (answer.action, answer.processes, answer.nodes) == (Action.EXPAND, 56, ("n001",))
         assert _shown(slurm, job, "%C %N") == "56 n[001,003]"
-        assert slurm.run("squeue", "-h", "-o", "%i", "-S", "i").split() == [*others, job]
+        assert len(slurm.run("squeue", "-h", "-o", "%i").split()) == 3
         assert not program.check_status(28, 56)
         answer = program.check_status(28, 28)
         assert (answer.action, answer.processes) == (Action.SHRINK, 28)
@@ -218,6 +224,31 @@ def test_a_program_grows_and_shrinks_by_its_checks(slurm, tmp_path, monkeypatch)
             assert slurm.run("squeue", "-h", "-t", "PD", "-o", "%j").startswith("more-nodes")
     until(lambda: not slurm.run("squeue", "-h", "-t", "PD"), what="its withdrawal")
     assert _shown(slurm, job, "%T") == "RUNNING"
+
+
+@pytest.mark.parametrize("fault", ["its resizer is killed", "a restarted controller has forgotten it"])
+def test_a_program_grows_by_another_request_if_one_is_lost(slurm, tmp_path, monkeypatch, fault):
+    with _beside(slurm, tmp_path, monkeypatch) as (job, program):
+        if fault == "its resizer is killed":
+            with busy_nodes(slurm, 1):
+                until(lambda: "waits" in program.check_status(56, 56).why, what="a request")
+                for process in resizers("more-nodes"):
+                    _kill(process)
+        else:
+            until(lambda: "waits" in program.check_status(28, 56).why, what="a request")
+            until(lambda: _nodes(slurm, "idle") == 0, what="its node")
+            slurm.restart_controller()
+        said = set()
+
+        def grows():
+            answer = program.check_status(56, 56)
+            said.add(answer.why)
+            return answer
+
+        assert until(grows, what=lambda: str(said)).nodes == ("n001",)
+        assert _shown(slurm, job, "%T %C %N") == "RUNNING 56 n[001,003]"
+        assert len(slurm.run("squeue", "-h", "-o", "%i").split()) == 3
+    assert not resizers("more-nodes")
 
 
 def _submit(slurm, *options):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from asa.core.drawing import make_figure_folder
+from asa.core.drawing import check_figure_path, make_figure_folder
 from asa.core.options import Output, OutputOption, sizes_in
 from asa.studies.dmr.serving import run_in_job, serve, submit
 from asa.units import MAX_PROCESSES, MAX_RUNS
@@ -109,6 +109,7 @@ def measure(
     ] = "1,2,4,8",
     repeats: Annotated[int, typer.Option(help="How often each resize is done.", min=1, max=MAX_RUNS)] = 10,
     data: Annotated[float, typer.Option(help="Data that are redistributed, in GB.", min=0.001, max=1000.0)] = 1.0,
+    plot: Annotated[Path | None, typer.Option(help="Draw Figure 3 into this file.", metavar="FILE")] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Measure on this machine what resizes take (Fig. 3): of Flexible Sleep, an MPI program, under asa's manager.
@@ -123,8 +124,15 @@ def measure(
     from .measuring import as_dict, costs_of
     from .measuring import measure as run
 
+    if plot is not None:
+        check_figure_path(plot)
     resizes = run(sizes_in(sizes, MAX_PROCESSES, "--sizes", "number of processes", "1,2,4,8"), repeats, data)
     costs = costs_of(resizes, data)
+    if plot is not None:
+        from .pictures import draw_resizes
+
+        draw_resizes(resizes, plot)
+        sys.stderr.write(f"Figure written to {plot}\n")
     if output is Output.JSON:
         print_json({"schema": _SCHEMA, **as_dict(resizes, costs)})
         return

@@ -1,4 +1,4 @@
-"""Figures 4 to 8 of the paper, from the study."""
+"""Figures 4 to 8 of the paper, from the study, and Figure 3, from what was measured."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from asa.studies.present import Figure, Look, Panel, PlottedSeries, draw, side_by_side
 
+from .measuring import MeasuredResize
 from .series import Evolution, JobPair
 from .study import Study
 
@@ -16,6 +17,7 @@ _LOOKS = {
     "_fixed": Look("#0072b2", opacity=0.2),
     "_flexible": Look("#d55e00", opacity=0.2),
 }
+_BARS = {"expanding": Look("#0072b2"), "shrinking": Look("#d55e00")}
 _DOTTED = {
     "fixed": Look("#0072b2", marker="o"),
     "flexible": Look("#d55e00", marker="o"),
@@ -23,6 +25,23 @@ _DOTTED = {
     "execution": Look("#d55e00", marker="o"),
     "completion": Look("#009e73", marker="o"),
 }
+
+
+def draw_resizes(resizes: Sequence[MeasuredResize], path: Path) -> None:
+    """Draw the times of deciding and of moving data (Fig. 3): expansions, and below them shrinks."""
+    grown = [one for one in resizes if one.after > one.before]
+    shrunk = [one for one in resizes if one.after < one.before]
+    names = [f"{one.before} to {one.after}" for one in (*grown, *shrunk)]
+    panels = []
+    for what, title in (("decide_s", "(a) deciding"), ("move_s", "(b) moving the data")):
+        bars = []
+        for name, some, first in (("expanding", grown, 0), ("shrinking", shrunk, len(grown))):
+            times_s = [getattr(one, what) for one in some]
+            labels = [f"{time_s:.2g}" for time_s in times_s]
+            positions = range(first, first + len(some))
+            bars.append(PlottedSeries(name, times_s, positions, kind="bar across", labels=labels))
+        panels.append(Panel(bars, title, "time (s)", "numbers of processes", names, x_limits=(0, None)))
+    draw(Figure(panels, (10, 1.5 + 0.3 * len(names)), looks=_BARS), path)
 
 
 def draw_gains(study: Study, path: Path) -> None:

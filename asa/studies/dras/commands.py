@@ -501,10 +501,11 @@ def _print(tested: Split, outcomes: Sequence[MethodOutcome], ours: Sequence[str]
 
     out, methods = console(), grouped(outcomes)
     rows = [
-        (name, str(len(some)), *(_cell(of(some, measure.name), measure) for measure in MEASURES))
+        (_narrow(name), str(len(some)), *(_cell(of(some, measure.name), measure) for measure in MEASURES))
         for name, some in methods.items()
     ]
-    out.print(Table(["", "runs", *(measure.words for measure in MEASURES)], rows, _tested(tested)))
+    headings = ["", "runs", *(measure.words for measure in MEASURES)]
+    out.print(Table(headings, rows, _tested(tested), wraps=range(1, len(headings))))
     out.print(_modes(methods))
     headings = ["", *(f"{100 * part.to:g}" for part in sizes(outcomes))]
     rows = [(name, *(number(part.mean_wait_s, None) for part in sizes(some))) for name, some in methods.items()]
@@ -524,6 +525,11 @@ def _cell(interval: Interval, measure: Measure) -> str:
     from asa.studies.present import plus_minus
 
     return plus_minus(measure.scaled(interval), measure.digits).replace(",", "")
+
+
+def _narrow(name: str) -> str:
+    """Break a name before what is added to it in brackets, so that a narrow terminal cuts off nothing."""
+    return name.replace(" (", "\n(")
 
 
 def _tested(tested: Split) -> str:
@@ -569,8 +575,8 @@ def _modes(methods: Mapping[str, Sequence[MethodOutcome]]) -> Table:
                 number(of_mode.mean_wait_s, None),
             )
             papers = (number(value, 2) for value in theirs.get(mode, (math.nan, math.nan)))
-            cells = ("" if index else name, mode, *ours, *papers)
+            cells = ("" if index else _narrow(name), mode, *ours, *papers)
             rows.append(Row(cells, begins_section=not index and bool(rows)))
-    headings = ["", "mode", "jobs (%)", "core-hours (%)", "mean wait", "paper's jobs", "core-hours"]
+    headings = ["", "mode", "jobs (%)", "core-\nhours (%)", "mean wait", "paper's jobs", "core-\nhours"]
     title = "Table IV: jobs and core-hours by how jobs started, and their mean waits (Fig. 8)"
-    return Table(headings, rows, title, left=(0, 1))
+    return Table(headings, rows, title, left=(0, 1), wraps=range(2, len(headings)))

@@ -67,17 +67,18 @@ def test_sizes_that_the_manager_does_not_give_are_refused(sizes):
 def test_the_study_takes_what_the_command_has_measured(tmp_path, monkeypatch):
     for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
         monkeypatch.setenv(name, "1")
-    few = ["measure", "--sizes", "1,2", "--repeats", "2", "--data", "0.01"]
+    few = ["measure", "--sizes", "1,2", "--repeats", "2", "--data", "0.01", "--plot", str(tmp_path / "figure-3.png")]
     printed = CliRunner().invoke(app, [*few, "--output", "json"])
     assert printed.exit_code == 0, printed.output
-    made = json.loads(printed.output)
+    made = json.loads(printed.stdout)
+    assert (tmp_path / "figure-3.png").stat().st_size > 10_000
     assert [(one["before"], one["after"]) for one in made["resizes"]] == [(1, 2), (2, 1)]
     expands, shrinks = made["resizes"]
     assert all(one["none_s"] > 0 and one["decide_s"] > 0 and one["move_s"] > 0 for one in made["resizes"])
     assert expands["spawn_s"] > 0.01
     assert shrinks["spawn_s"] == 0
     path = tmp_path / "costs.json"
-    path.write_text(printed.output)
+    path.write_text(printed.stdout)
     assert read_costs(path).expand_s == made["costs"]["expand_s"]
     study = ["study", "--jobs", "10", "--seeds", "1", "--output", "json"]
     ours = []

@@ -292,6 +292,14 @@ def test_an_agent_that_does_not_say_how_it_learned_cannot_go_on(short_log, agent
     assert "sjf" in here(*given).stdout
 
 
+def test_no_name_is_cut_off_on_a_narrow_terminal(short_log, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    done = CliRunner().invoke(app, ["evaluate", str(short_log), *map(str, SHORT_DAYS)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert "…" not in done.stdout
+    assert all(name in done.stdout for name in ("bin-packing", "optimization", "(shipped)"))
+
+
 @pytest.mark.parametrize("reward", [Capability(), Capability(0.5, 0.25, 0.25), Capacity(), Capacity("wait", 30, 60)])
 def test_a_reward_is_read_as_it_was_written(reward):
     assert described_reward(repr(reward)) == reward
