@@ -1,16 +1,23 @@
 # ruff: noqa: T201 - it prints its table
-"""Measures the cost of a waiting client, CPU time and requests, on real daemons with many other jobs in the queue.
+"""Measures the cost of a client on real daemons, CPU time and requests: while it waits, and for a fan of stages.
 
     python tools/slurm_cost.py               2,000 jobs of others, both releases where they are, both ways of asking
+    python tools/slurm_cost.py --fan         fans of `true`, by asa and by peers, as root
 
 A look asks for the client's four jobs; once in five minutes, the whole queue is read for the estimator. The number of
 looks per hour of waiting is counted on a virtual clock.
+
+A fan's cost is the CPU time of the whole process with all that it starts on this computer, least of three runs. What a
+fan of 10 costs and one of 100 gives the fixed cost, and the cost of a further stage. Runs follow each other on one
+cluster with one bank, so the later ones know the jobs of those before. Peers take part that `--peers` can import:
+`python -m venv P && P/bin/pip install submitit psij-python`, and `--peers P/bin/python`.
 """
 
 import argparse
 import itertools
 import os
 import resource
+import subprocess
 import sys
 import tempfile
 import time
@@ -32,11 +39,34 @@ from slurm_testbed import RELEASES, Testbed, missing, uid_of
 
 from asa.backend import Capabilities, JobSpec
 
+FAN = (10, 100)
+"""Stages of the small fan and of the large one."""
+PEERS = {
+    "submitit": """
+import submitit, sys
+executor = submitit.AutoExecutor(folder="logs", cluster="slurm")
+executor.update_parameters(timeout_min=1)
+jobs = [executor.submit(submitit.helpers.CommandFunction(["true"])) for _ in range(int(sys.argv[1]))]
+for job in jobs:
+    job.wait()
+""",
+    "psij": """
+import psij, sys
+executor = psij.JobExecutor.get_instance("slurm")
+jobs = [psij.Job(psij.JobSpec(executable="true")) for _ in range(int(sys.argv[1]))]
+for job in jobs:
+    executor.submit(job)
+for job in jobs:
+    job.wait()
+""",
+}
+STRATEGIES = ("per-stage", "asa", "asa-plan")
+
 
 @contextmanager
-def cluster(release):
+def cluster(release, **settings):
     """Start a temporary cluster."""
-    testbed = Testbed(Path(tempfile.mkdtemp(prefix="asa-", dir="/tmp")), release=release)
+    testbed = Testbed(Path(tempfile.mkdtemp(prefix="asa-", dir="/tmp")), release=release, **settings)
     testbed.root.chmod(0o755)
     try:
         yield testbed.start()
@@ -109,11 +139,70 @@ def measured(testbed, kind):
     return per_call(lambda: link.jobs(own), 10), per_call(link.queue, 5)
 
 
+def fan_commands(peers):
+    """Return, for each way to run a fan, what makes its command of the number of stages."""
+    loop = "i=0; while [ $i -lt $0 ]; do sbatch -Q -n1 -t1 -o /dev/null --wrap true; i=$((i+1)); done"
+    commands = {"sbatch in a loop": lambda count: ["sh", "-c", loop, str(count)]}
+    for name, program in PEERS.items():
+        found = subprocess.run([peers, "-c", f"import {name}"], capture_output=True, check=False).returncode == 0
+        if found:
+            commands[name] = lambda count, program=program: [peers, "-c", program, str(count)]
+    asa = str(Path(sys.executable).with_name("asa"))
+    for name in STRATEGIES:
+        run = [asa, "run", "fan.toml", "--backend", "slurm-cli", "--strategy", name]
+        commands[f"asa {name}"] = lambda _count, run=run: run
+    return commands
+
+
+def fan_cost(testbed, command, count, environment):
+    """Run a fan of stages on an empty queue; return its CPU seconds."""
+    while testbed.run_as_root("squeue", "-h").strip():
+        time.sleep(0.2)
+    folder = Path(tempfile.mkdtemp(dir=testbed.root / "jobs"))
+    stages = [f'[[stage]]\nname = "s{n}"\ncores = 1\nwalltime = "1min"\ncommand = "true"\n' for n in range(count)]
+    (folder / "fan.toml").write_text('name = "fan"\n' + "".join(stages))
+    before = spent()[1]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{command}: exit {done.returncode}\n{done.stderr}")
+    return spent()[1] - before
+
+
+def fans(peers):
+    """Print the cost of fans by asa and by peers."""
+    if reason := missing():
+        print(reason)
+        return
+    with cluster(RELEASES[0], accounting=True) as testbed:
+        home = testbed.folder("home")
+        environment = {**os.environ, "HOME": str(home), "SLURM_CONF": testbed.env["SLURM_CONF"]}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        costs = {}
+        for name, of in fan_commands(peers).items():
+            fan_cost(testbed, of(FAN[0]), FAN[0], environment)  # what has to be compiled is
+            costs[name] = [min(fan_cost(testbed, of(n), n, environment) for _ in range(3)) for n in FAN]
+        small, large = FAN
+        each = {name: (cost[1] - cost[0]) / (large - small) for name, cost in costs.items()}
+        plain = each["sbatch in a loop"]
+        print(f"CPU of fans of `true` on Slurm {testbed.version}, least of three")
+        for name, cost in costs.items():
+            fixed = cost[0] - small * each[name]
+            print(
+                f"{name:<18} fixed {fixed:5.2f} s   a stage {1e3 * each[name]:6.2f} ms, {each[name] / plain:5.2f} times"
+                f" the loop's   {small} stages {cost[0]:5.2f} s, {large} stages {cost[1]:5.2f} s"
+            )
+
+
 def main():
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--jobs", type=int, default=2000)
+    parser.add_argument("--fan", action="store_true", help="measure fans of stages")
+    parser.add_argument("--peers", default=sys.executable, metavar="PYTHON", help="has the peers of --fan")
     options = parser.parse_args()
+    if options.fan:
+        fans(options.peers)
+        return
     os.umask(0)
     with tempfile.TemporaryDirectory() as folder:
         first, later = looks_an_hour(Path(folder))

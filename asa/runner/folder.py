@@ -261,6 +261,8 @@ class RunFolder:
         self._journal: Journal | None = None
         self._pulsed_s = -math.inf
         self._passed_over: set[str] = set()
+        # what `state` last read, and what it made of that
+        self._last_read: tuple[tuple[object, ...], RunState, tuple[Record, ...]] | None = None
         file = self.path / _PLAN
         try:
             with open_file(file) as opened:
@@ -557,7 +559,7 @@ class RunFolder:
             return None
 
     def state(self) -> tuple[RunState, list[Record]]:
-        """Return the run's state, from its journal alone; needs no lease.
+        """Return the run's state, from its journal alone, to be read only; needs no lease.
 
         Raises
         ------
@@ -566,6 +568,10 @@ class RunFolder:
         """
         # read before the journal, which must know of these
         ended, has_completed = self._completed(), (self.path / _METRICS).exists()
+        journal = self._journal_as_it_is()
+        if self._last_read is not None and self._last_read[0] == (journal, ended, has_completed):
+            _, state, records = self._last_read
+            return state, list(records)
         entries = read_journal(self.path / _JOURNAL, max_bytes=self._max_bytes)[0]
         self._check_known(ended, entries)
         state = RunState(
@@ -576,7 +582,16 @@ class RunFolder:
             records += [news.record if isinstance(news, Observation) else news for news in state.apply(entry)]
         if has_completed and not any(isinstance(r, RunEnded) and r.outcome == "completed" for r in records):
             self._refuse_journal("that the run has completed")
+        self._last_read = (journal, ended, has_completed), state, tuple(records)
         return state, records
+
+    def _journal_as_it_is(self) -> tuple[int, ...] | None:
+        """Identify the journal's present content; None without one."""
+        try:
+            about = (self.path / _JOURNAL).stat()
+        except OSError:
+            return None
+        return about.st_ino, about.st_size, about.st_mtime_ns
 
     def write_metrics(self, metrics: Mapping[str, Any]) -> None:
         """Store the run's cost, for people and programs."""
