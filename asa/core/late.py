@@ -38,7 +38,7 @@ _completing = RLock()
 def _late(model: type, how: dict[str, bool]) -> type:
     """Return the class with its slots, and with methods that complete it when they are first called."""
     body = dict(vars(model))
-    names = [name for name, hint in inspect.get_annotations(model).items() if not hint.startswith("ClassVar")]
+    names = [name for name, hint in inspect.get_annotations(model).items() if not _is_of_class(hint)]
     inherited = {name for base in model.__mro__[1:] for name in getattr(base, "__slots__", ())}
     for name in (*names, "__dict__", "__weakref__"):
         body.pop(name, None)
@@ -55,6 +55,10 @@ def _late(model: type, how: dict[str, bool]) -> type:
     unfinished.kind = kind = type(model)(model.__name__, model.__bases__, body)
     kind.__qualname__ = model.__qualname__
     return kind
+
+
+def _is_of_class(hint: Any) -> bool:
+    return str(hint).removeprefix("typing.").startswith("ClassVar")
 
 
 class _Unfinished:
