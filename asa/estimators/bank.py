@@ -102,6 +102,7 @@ class WaitBank:
 
     Examples
     --------
+    >>> from asa.waits import exactly
     >>> bank = WaitBank(seed=1)
     >>> for hour in range(60):
     ...     job = QueuedJob(submit_s=3600.0 * hour, cores=112, walltime_s=7200.0)
