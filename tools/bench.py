@@ -34,7 +34,6 @@ from asa.backends.simulated.table import JobTable
 from asa.workflows import montage
 from growth import exponent, measured
 from rich.console import Console
-from rich.table import Table
 
 from asa import WaitBank
 from asa.backend import Capabilities
@@ -186,7 +185,7 @@ def reading() -> Iterator[Row]:
             "import re, sys; from asa.cli import main; sys.argv = ['asa', 'simulate', sys.argv[1], '--json']\n"
             "try: main()\n"
             "except SystemExit: pass\n"
-            "sys.stderr.write(re.search(r'VmHWM:\\s*(\\d+)', open('/proc/self/status').read())[1])"
+            "sys.stderr.write('\\nmost: ' + re.search(r'VmHWM:\\s*(\\d+)', open('/proc/self/status').read())[1])"
         )
         begun = time.perf_counter()
         done = subprocess.run([sys.executable, "-c", code, str(path)], check=True, capture_output=True, text=True)
@@ -194,7 +193,7 @@ def reading() -> Iterator[Row]:
         columns = (table.submit, table.run, table.request, table.cores)
         loop = best(lambda: replay(*columns, PRESETS["hpc2n"].machine.cores), 2)
         yield (
-            f"asa simulate of it, {int(done.stderr.split()[-1]) / 1024:.0f} MiB at most",
+            f"asa simulate of it, {int(done.stderr.partition('most: ')[2].split()[0]) / 1024:.0f} MiB at most",
             whole,
             "its event loop",
             loop,
@@ -366,6 +365,21 @@ def imports() -> Iterator[Row]:
         yield "asa simulate log.swf.gz, CPU", simulated, "import numpy", numpy_s
 
 
+def fans() -> Iterator[Row]:
+    """Run fans of `true` on this machine, in CPU time, compared with xargs; on Slurm: `tools/slurm_cost.py --fan`."""
+    asa = str(Path(sys.executable).with_name("asa"))
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        for count in (10, 100):
+            stages = (
+                f'[[stage]]\nname = "s{n}"\ncores = 1\nwalltime = "1min"\ncommand = "true"\n' for n in range(count)
+            )
+            (place / "fan.toml").write_text('name = "fan"\n' + "".join(stages))
+            plain = cpu(["sh", "-c", f"seq {count} | xargs -P 2 -I N sh -c true"], place)
+            own = cpu([asa, "run", "fan.toml", "--backend", "local", "--strategy", "per-stage"], place, 3)
+            yield f"a fan of {count}, local, CPU", own, "xargs", plain
+
+
 def first_answers() -> Iterator[Row]:
     """Commands with nothing compiled yet, and with all compiled, against `import numpy`: CPU time."""
     python, asa = sys.executable, str(Path(sys.executable).with_name("asa"))
@@ -406,10 +420,9 @@ def cpu(
 
 
 def main() -> None:
-    """Run all benchmarks and print the table."""
-    table = Table(title="Hot paths: the least of some tries", title_justify="left")
-    for heading in ("What", "Takes", "Beside", "Takes", "Times as fast"):
-        table.add_column(heading, justify="left" if heading in {"What", "Beside"} else "right")
+    """Run all benchmarks, and print each row as it comes."""
+    console = Console(width=150, soft_wrap=True, highlight=False)
+    console.print("Hot paths, the least of some tries: what it takes; what is beside it, and takes; times as fast\n")
     for bench in (
         schedules,
         growth,
@@ -422,11 +435,12 @@ def main() -> None:
         planner,
         windows,
         imports,
+        fans,
         first_answers,
     ):
         for what, ours, beside, theirs in bench():
-            table.add_row(what, _show(ours), beside, _show(theirs), f"{theirs / ours:.3g}")
-    Console(width=120).print(table)
+            ratio = f"{theirs / ours:.3g}"
+            console.print(f"{what:<60} {_show(ours):>8}   {beside:<52} {_show(theirs):>8} {ratio:>8}", markup=False)
 
 
 def _show(seconds: float) -> str:
