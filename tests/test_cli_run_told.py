@@ -334,6 +334,19 @@ def test_the_summary_says_what_was_asked_for_again(case):
     assert file.getvalue().count("submitted again") == 2
 
 
+def test_the_summary_of_many_stages_lists_what_tells_something(case):
+    """The critical path, and what was submitted again or did not run; the others are counted."""
+    one = case.standing().stages[0]
+    stages = [replace(one, stage=f"s{n}", resubmissions=n == 77, state="done") for n in range(200)]
+    times = tuple(StageTimes(f"s{n}", 1.0, 2.0, critical=n in {90, 150}) for n in range(200) if n != 120)
+    metrics = RunMetrics(10.0, 3.0, 1.0, 0.0, 0, 0, 0, 1, times)
+    file = io.StringIO()
+    Console(file=file, width=80).print(summary(replace(case.standing(), stages=stages, metrics=metrics)))
+    names = [line.split()[0] for line in file.getvalue().splitlines() if line.startswith("s") and line[1:2].isdigit()]
+    assert names == [f"s{n}" for n in (*range(36), 77, 90, 120, 150)]
+    assert "... and 160 more stages" in file.getvalue()
+
+
 @pytest.fixture
 def several(tmp_path):
     """Runs of long names, one of which cannot be read, in a folder."""

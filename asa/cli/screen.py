@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ _WIDE = 110
 _GAP = 2
 _REASON = 24
 _OLD_S = 600.0
+_MANY = 40  # stages of a completed run that are listed; a fan of a thousand is no reading
 _SELF_EXPLAINING = {"queued (dependency)", "cancelled", "timed out"}  # states that need no reason
 _STYLES = {
     "running": "bold green",
@@ -125,18 +126,34 @@ def summary(run: RunStanding) -> RenderableType:
         table.add_column(heading, justify="right")
     table.add_column("")
     of_stage = {times.stage: times for times in metrics.stages}
-    for stage in run.stages:
+    shown = _telling(run.stages, {times.stage for times in metrics.stages if times.critical}, of_stage.keys())
+    for stage in shown:
         if (times := of_stage.get(stage.stage)) is None:
             table.add_row(stage.stage, "", "", "", "", f"{stage.state}: {stage.reason}", style="dim")
             continue
         waited, ran = (format_duration(value) for value in (times.perceived_wait_s, times.run_s))
         again = "submitted again" if stage.resubmissions else ""
         table.add_row(stage.stage, waited, ran, _cores(stage), stage.job_id or "", again)
+    more = len(run.stages) - len(shown)
     return Group(
         Text.assemble((f"{run.name} completed in {run.lasted}", "bold green"), "\n"),
         table,
+        *([Text(f"... and {more} more stages; list all with: asa status", style="dim")] if more else []),
         Text(f"\n{_cost(metrics)}"),
     )
+
+
+def _telling(
+    stages: Sequence[StageStanding], critical: Collection[str], ran: Collection[str]
+) -> Sequence[StageStanding]:
+    """Choose the stages of a completed run to list; of many, those that were not as usual come first."""
+    if len(stages) <= _MANY:
+        return stages
+    order = sorted(
+        range(len(stages)),
+        key=lambda n: (stages[n].stage in ran and not stages[n].resubmissions, stages[n].stage not in critical, n),
+    )
+    return [stages[n] for n in sorted(order[:_MANY])]
 
 
 def _cost(metrics: RunMetrics) -> str:
