@@ -31,16 +31,18 @@ from ..policies import (
     Wfp,
 )
 from ..table import NEVER, UNSTARTED
-from . import general_kernel as k
+from . import general_kernel as kernels
+from . import general_state as k
+from . import profile_kernel as profile
 from .base import Fate, News
 from .heap import BITS, MASK, push
 
 _MAX_JOBS = MASK // 2
 _FROM_LOAD = ("submit", "run", "request", "cores", "user", "qos", "partition")
-_OF_THE_RUN = ("arrival", "start", "end", "due", "expected", "plan", "ended_by", "requeues", "score")
+_OF_THE_RUN = ("arrival", "start", "end", "due", "expected", "plan", "ended_by", "requeues", "score", "bookings")
 # initial values of columns in `_OF_THE_RUN`; 0 for all others
 _BEFORE_SUBMISSION = {"start": UNSTARTED, "end": UNSTARTED, "plan": UNSTARTED}
-_SMALL = ("free", "capacity", "usage", "rate", "rank", "share", "blocked", "room", "over", "news")
+_SMALL = ("free", "capacity", "usage", "rate", "rank", "share", "blocked", "room", "over", "news", "kinds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,7 @@ class GeneralCore:
         self._s[[k.WAKE, k.TICK]] = NEVER
         self._s[k.FIRST] = table.submit[0] if rows else now
         self._s[k.SIZE_POOL] = -1
+        self._s[k.POOLS] = len(cluster.pools)
         capacity = np.array(list(cluster.pools.values()), dtype=np.int64)
         users = int(load.users.max()) + 1 if rows else 0
         self._s[k.USERS] = users
@@ -101,7 +104,7 @@ class GeneralCore:
             **dict(zip(_FROM_LOAD, of_load, strict=True)),
             **{name: np.zeros(0, dtype=np.float64 if name == "score" else np.int64) for name in _OF_THE_RUN},
             "demand": load.demand.reshape(-1),
-            **{name: np.zeros(0, dtype=np.int64) for name in ("queue", "running", "ends", "times", "idle")},
+            **{name: np.zeros(0, dtype=np.int64) for name in ("queue", "running", "ends", "points")},
             "free": capacity.copy(),
             "capacity": capacity.copy(),
             "usage": np.zeros(users + 1),  # the last entry is the client's
@@ -112,9 +115,14 @@ class GeneralCore:
             "blocked": np.zeros(max(len(cluster.partitions), 1), dtype=np.int64),
             "over": np.zeros(0, dtype=np.int64),
             "news": np.zeros(0, dtype=np.int64),
+            "kinds": np.zeros(0, dtype=np.int64),
             **_outages(load),
             **self._set_policy(policy, len(cluster.partitions)),
         }
+        self._each = {"demand": len(capacity), "bookings": 0}  # numbers that a job has of these
+        if self._s[k.BACKFILL] == k.CONSERVATIVE:
+            self._each["bookings"] = k.BOOKING
+            self._arrays["kinds"] = np.zeros(len(capacity) * k.MAGNITUDES**2 * 2, dtype=np.int64)
         self._grow()
         for name in ("start", "end", "plan"):
             self._arrays[name][:rows] = UNSTARTED
@@ -210,7 +218,7 @@ class GeneralCore:
             {name: self._arrays[name].copy() for name in _SMALL},
             lists,
             there,
-            {name: self._arrays[name][there] for name in _OF_THE_RUN},
+            {name: self._of_jobs(name)[there] for name in _OF_THE_RUN},
             self._own_policy(self.policy),
         )
 
@@ -221,10 +229,15 @@ class GeneralCore:
         past._s = moment.scalars.copy()
         past._arrays |= self._listed(moment.lists) | {name: array.copy() for name, array in moment.small.items()}
         for name, kept in moment.of_these.items():
-            past._arrays[name][int(past._s[k.NEXT]) : len(self.table)] = _BEFORE_SUBMISSION.get(name, 0)
-            past._arrays[name][moment.there] = kept
+            column = past._of_jobs(name)
+            column[int(past._s[k.NEXT]) : len(self.table)] = _BEFORE_SUBMISSION.get(name, 0)
+            column[moment.there] = kept
         past._show()
         return past
+
+    def _of_jobs(self, name: str) -> NDArray[Any]:
+        """Return a column with a row for each job."""
+        return self._arrays[name].reshape(len(self._arrays["submit"]), -1)
 
     def _grow(self) -> None:
         """Make room for more jobs of clients."""
@@ -250,16 +263,14 @@ class GeneralCore:
         copies: dict[str, NDArray[Any]] = {}
         for name in names:
             ours = self._arrays[name]
-            each = len(ours) // jobs if jobs and len(ours) else len(self._arrays["free"]) if name == "demand" else 1
-            copies[name] = np.zeros((jobs + more) * each, dtype=ours.dtype)
+            copies[name] = np.zeros((jobs + more) * self._each.get(name, 1), dtype=ours.dtype)
             copies[name][: len(ours)] = ours
         return copies
 
     def _in_use(self) -> dict[str, NDArray[np.int64]]:
         """Return the used parts of the lists."""
-        s, pools = self._s, len(self._arrays["free"])
-        used = {"queue": s[k.QUEUED], "running": s[k.RUNNING], "ends": s[k.ENDS], "times": s[k.PROFILE]}
-        used["idle"] = used["times"] * pools
+        s = self._s
+        used = {"queue": s[k.QUEUED], "running": s[k.RUNNING], "ends": s[k.ENDS], "points": s[k.POINTS]}
         return {name: self._arrays[name][: int(length)] for name, length in used.items()}
 
     def _listed(self, lists: Mapping[str, NDArray[np.int64]]) -> dict[str, NDArray[Any]]:
@@ -269,8 +280,7 @@ class GeneralCore:
             "queue": jobs,
             "running": jobs,
             "ends": max(len(self._arrays["ends"]), self._max_running + self._SPARE),
-            "times": 8 * jobs + 256,
-            "idle": (8 * jobs + 256) * pools,
+            "points": (4 * jobs + 256) * (profile.IDLE + pools),
         }
         copies: dict[str, NDArray[Any]] = {}
         for name, size in sizes.items():
@@ -280,7 +290,10 @@ class GeneralCore:
 
     def _show(self) -> None:
         """Make the views for the kernels, and those for an external scheduler."""
-        self._a = k.Arrays(**{name: seen(array) for name, array in self._arrays.items()})
+        views = {name: seen(array) for name, array in self._arrays.items()}
+        mine = {name: views.pop(name) for name in ("points", "bookings", "kinds")}
+        of_profile = k.Profile(**mine, **{name: views[name] for name in ("plan", "demand", "request")})
+        self._a = k.Arrays(**views, profile=of_profile)
         self._seen = seen(self._s)
         self._view: _View | None = None
 
@@ -357,7 +370,7 @@ class GeneralCore:
 
     def _go(self, until: int, phase: int) -> None:
         s = self._s
-        while k.run_events(self._seen, self._a, until, phase) == k.WANTED:
+        while kernels.run_events(self._seen, self._a, until, phase) == k.WANTED:
             self._wanted()
             phase = k.RUN
             if s[k.NEWS]:
@@ -373,24 +386,24 @@ class GeneralCore:
     def _wanted(self) -> None:
         """Do the part of a pass that the kernel leaves to Python."""
         s = self._s
-        s[k.WAKE] = NEVER
         if isinstance(self.policy, Policy):
             self._score_by(self.policy.order)
-            while k.schedule(self._seen, self._a, int(s[k.BACKFILL])):
+            while kernels.schedule(self._seen, self._a, int(s[k.BACKFILL])):
                 if s[k.NEWS] > len(self._arrays["news"]) // 2:
                     break
                 self._score_by(self.policy.order)
         else:
+            s[k.WAKE] = NEVER
             if s[k.ORDER] == k.CUSTOM and isinstance(self.policy, OrderedScheduler):
                 self._score_by(self.policy.base_order)
-            k.in_order(self._seen, self._a)
+            kernels.in_order(self._seen, self._a)
             self.policy.schedule(self.view)
-            k.drop_started(self._seen, self._a)
+            kernels.drop_started(self._seen, self._a)
             s[k.STIRRED] = 0
 
     def _score_by(self, order: Any) -> None:
         """Score the queue by a custom order, which sees it in order of age."""
-        k.in_order_of_age(self._seen, self._a)
+        kernels.in_order_of_age(self._seen, self._a)
         self._arrays["score"][self.view.queue] = self._scores(order)
 
     def _scores(self, order: Any) -> NDArray[np.float64]:
@@ -459,8 +472,8 @@ class GeneralCore:
 
     def give_back(self, index: int, expected_end: int) -> None:
         del expected_end  # unused, since the column contains it
-        k.age_usage(self._seen, self._a, self.now)
-        k.vacate(self._seen, self._a, index)
+        kernels.age_usage(self._seen, self._a, self.now)
+        kernels.vacate(self._seen, self._a, index)
 
     def resize(self, index: int, cores: int, expected_end: int) -> bool:
         s, arrays = self._s, self._arrays
@@ -470,27 +483,28 @@ class GeneralCore:
             return False
         self._own()
         arrays = self._arrays
-        k.age_usage(self._seen, self._a, self.now)
-        planned = s[k.BACKFILL] == k.CONSERVATIVE and not s[k.REBUILD] and self.now < expected_end
-        k.take(self._a, index, -1)
+        kernels.age_usage(self._seen, self._a, self.now)
+        planned = s[k.BACKFILL] == k.CONSERVATIVE and not s[k.REBUILD] and self.now < expected_end and more < 0
+        kernels.take(self._a, index, -1)
         if planned:
-            k.book(self._seen, self._a, index, self.now, expected_end, -1)
+            profile.give_back_rest(self._seen, self._a.profile, index)
         self._set_demand(index, cores, pools)
         arrays["cores"][index] = cores
-        k.take(self._a, index, 1)
+        kernels.take(self._a, index, 1)
         if planned:
-            k.book(self._seen, self._a, index, self.now, expected_end, 1)
+            profile.take_rest(self._seen, self._a.profile, index)
         s[k.FREED if more < 0 else k.REBUILD] = s[k.STIRRED] = 1
+        s[k.SCANNED] = 0
         return True
 
     def insert(self, index: int, age_since: int) -> None:
         self._arrays["submit"][index] = age_since
         self._arrays["arrival"][index] = self._s[k.ARRIVED]
         self._s[k.ARRIVED] += 1
-        k.enqueue(self._seen, self._a, index)
+        kernels.enqueue(self._seen, self._a, index)
 
     def remove(self, index: int) -> None:
-        k.dequeue(self._seen, self._a, index)
+        kernels.dequeue(self._seen, self._a, index)
 
 
 class _View:
@@ -559,12 +573,13 @@ class _View:
                 core._view = self
                 self._look()
             core._arrays["demand"].reshape(-1, len(self.free))[job] = amounts
-        k.launch(core._seen, core._a, int(job))
+        kernels.launch(core._seen, core._a, int(job))
 
     def backfill(self) -> None:
         core = self._core
-        k.drop_started(core._seen, core._a)
-        k.easy(core._seen, core._a)
+        kernels.drop_started(core._seen, core._a)
+        core._s[k.SCANNED] = 0
+        kernels.easy(core._seen, core._a)
 
     def wake_at(self, time: int) -> None:
         if time <= self.now:

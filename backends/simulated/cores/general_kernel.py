@@ -4,127 +4,104 @@
 
 - a job is a row of columns; its demand is a row of a matrix, flattened, like all data with a column for each pool;
 - the queue is a list of jobs that stays sorted from pass to pass, so that sorting it again is cheap;
-- the profile is what will be idle over time, by requested ends and reservations: a sorted list of times, and what is
-  idle from each to the next.
+- what will be idle over time is in `profile_kernel`.
+
+A pass considers what has changed. As long as nothing ends, or otherwise gives anything back, a job that could not start
+cannot start later either: only the jobs behind it are considered (``SCANNED``).
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 from asa.core.compiled import At, kernel
 
 from ..table import NEVER, UNSTARTED
-from .heap import BITS, MASK, forget, pop, push
-
-# indices of the scalars in their vector
-(
-    NOW,
-    NEXT,
-    QUEUED,
-    RUNNING,
-    ENDS,
-    PROFILE,
-    TRIMMED,
-    OUTAGE,
+from .general_state import (
+    AGE,
     ARRIVED,
-    STIRRED,
-    FREED,
-    REBUILD,
-    WAKE,
-    TICK,
-    ENDED,
-    NEWS,
-    ROWS,
-    ORDER,
+    BACK,
     BACKFILL,
-    PREEMPT,
-    REQUEUE,
-    INTERVAL,
+    BEGIN,
+    CONSERVATIVE,
+    CUSTOM,
     DEPTH,
-    WINDOW,
-    RESOLUTION,
-    SIZE_POOL,
+    DONE,
+    EASY,
+    ENDED,
+    ENDS,
+    F1,
+    F2,
+    F3,
+    FAILED,
+    FAIR_SHARE,
+    FAVOR_SMALL,
+    FCFS,
     FIRST,
-    USERS,
-    USED_AT,
-    TREE,
-    SHARERS,
+    FREED,
+    HALF_LIFE,
+    HEAD,
+    HIGHEST_QOS,
+    INTERVAL,
+    KNOWN,
+    LAUNCHED,
+    MAX_AGE,
+    MULTIFACTOR,
+    NEWS,
+    NEXT,
+    NOW,
+    OFF,
+    ORDER,
+    OUTAGE,
+    OUTSIDE,
+    PARTITION,
     PERIOD,
+    PERIODIC,
+    PREEMPT,
+    QOS,
+    QUEUED,
+    REBUILD,
     RECKONED,
-) = range(33)
-SCALARS = 33
-
-# phases of `run_events`, and its results
-RUN, REST, BEGIN = range(3)
-DONE, WANTED = range(2)
-
-# orders
-FCFS, SJF, WFP, F1, F2, F3, F4, MULTIFACTOR, CUSTOM = range(9)
-# backfilling
-NONE, EASY, CONSERVATIVE, PERIODIC, OUTSIDE = range(5)
-# preemption
-OFF, BACK, CANCEL = range(3)
-
-# outages
-RETURNED, DRAINED, FAILED = range(3)
-
-# indices of the weights in their vector
-(AGE, MAX_AGE, SIZE, FAVOR_SMALL, FAIR_SHARE, HALF_LIFE, PARTITION, QOS, HIGHEST_QOS) = range(9)
-WEIGHTS = 9
-
-
-class Arrays(NamedTuple):
-    """The data of the kernels, an array in each field."""
-
-    submit: Any  # by job: start of its age
-    run: Any
-    request: Any
-    user: Any
-    qos: Any
-    partition: Any
-    cores: Any
-    demand: Any  # by job and pool
-    arrival: Any  # by job: number of jobs queued before it
-    start: Any
-    end: Any  # by background job: its past end
-    due: Any  # by background job: its end in the heap
-    expected: Any  # by running job: its requested end
-    plan: Any  # by queued job: its reservation under conservative backfilling
-    ended_by: Any  # by job: cause of its end: 0 none, 1 an outage, 2 preemption
-    requeues: Any
-    score: Any  # by job
-    queue: Any  # jobs
-    running: Any  # jobs, by requested end
-    ends: Any  # heap of (end, job)
-    free: Any  # by pool
-    capacity: Any  # by pool, without unavailable resources
-    times: Any  # of the profile
-    idle: Any  # by time of the profile and pool
-    outage_time: Any
-    outage_kind: Any
-    outage_amount: Any  # by outage and pool
-    usage: Any  # by user: decayed core-seconds
-    rate: Any  # by user: cores in use
-    rank: Any  # users, by usage
-    share: Any  # by user: the factor of fair share
-    weights: Any
-    partition_factor: Any
-    blocked: Any  # by partition, within a pass
-    room: Any  # by pool: idle amounts that would result from a preemption
-    over: Any  # the client's jobs that ended
-    news: Any  # other changes of the client's jobs: job x 8 + cause x 2 + again
-
-
-@kernel
-def _fits(demand: Any, free: Any, job: int) -> bool:
-    pools = len(free)
-    for k in range(pools):
-        if demand[At(job * pools + k)] > max(free[k], 0):  # a pool that is drained may be overdrawn
-            return False
-    return True
-
+    REQUEUE,
+    RESOLUTION,
+    RETURNED,
+    ROWS,
+    RUN,
+    RUNNING,
+    SCANNED,
+    SHARERS,
+    SIZE,
+    SIZE_POOL,
+    SJF,
+    SORTED,
+    STIRRED,
+    TICK,
+    TREE,
+    USED_AT,
+    USERS,
+    WAKE,
+    WANTED,
+    WEIGHTS,
+    WFP,
+    WINDOW,
+)
+from .heap import BITS, MASK, forget, pop, push
+from .profile_kernel import (
+    NOBODY,
+    TIME,
+    advance,
+    book,
+    count_due,
+    earliest,
+    finish,
+    fits,
+    leave,
+    next_begin,
+    replan,
+    reserve,
+    reset,
+)
 
 # ---------------------------------------------------------------------- queue and running jobs
 
@@ -140,16 +117,20 @@ def _before(s: Any, a: Any, one: int, other: int) -> bool:
 
 
 @kernel
-def _sort(s: Any, a: Any) -> None:
-    """Sort the queue by insertion, as it is nearly sorted from the previous pass."""
-    queue = a.queue
-    for i in range(1, s[QUEUED]):
+def _sort(s: Any, a: Any) -> int:
+    """Sort the queue by insertion, as it is nearly sorted from the previous pass; return how far it is as before."""
+    queue, unchanged = a.queue, s[SORTED]
+    for i in range(1 if s[ORDER] in (WFP, MULTIFACTOR, CUSTOM) else max(unchanged, 1), s[QUEUED]):
         job = queue[At(i)]
         j = i
         while j > 0 and _before(s, a, job, queue[At(j - 1)]):
             queue[At(j)] = queue[At(j - 1)]
             j -= 1
         queue[At(j)] = job
+        if j < i:
+            unchanged = min(unchanged, j)
+    s[SORTED] = s[QUEUED]
+    return int(unchanged)
 
 
 @kernel
@@ -157,7 +138,9 @@ def in_order_of_age(s: Any, a: Any) -> None:
     """Sort the queue as in first come first served."""
     order = s[ORDER]
     s[ORDER] = FCFS
+    s[SORTED] = s[SCANNED] = 0
     _sort(s, a)
+    s[SORTED] = 0
     s[ORDER] = order
 
 
@@ -180,22 +163,32 @@ def dequeue(s: Any, a: Any, job: int) -> None:
     for j in range(i, s[QUEUED] - 1):
         a.queue[At(j)] = a.queue[At(j + 1)]
     s[QUEUED] -= 1
+    if i < s[SORTED]:
+        s[SORTED] -= 1
     if s[BACKFILL] == CONSERVATIVE and s[REBUILD] == 0 and UNSTARTED < a.plan[At(job)] < NEVER:
-        book(s, a, job, a.plan[At(job)], a.plan[At(job)] + a.request[At(job)], -1)
-        s[FREED] = 1
+        leave(s, a.profile, job, False)
+    s[SCANNED] = 0
     s[STIRRED] = 1
 
 
 @kernel
 def drop_started(s: Any, a: Any) -> None:
     """Remove started jobs from the queue."""
-    write = 0
-    for read in range(s[QUEUED]):
+    write, ordered = 0, s[SORTED]
+    for read in range(s[QUEUED] if s[LAUNCHED] > 0 else 0):
         job = a.queue[At(read)]
         if a.start[At(job)] == UNSTARTED:
             a.queue[At(write)] = job
             write += 1
-    s[QUEUED] = write
+        else:
+            s[LAUNCHED] -= 1
+            if read < ordered:
+                s[SORTED] -= 1
+            if s[LAUNCHED] == 0:
+                for later in range(read + 1, s[QUEUED]):
+                    a.queue[At(later - 1 - read + write)] = a.queue[At(later)]
+                s[QUEUED] -= read + 1 - write
+                break
 
 
 @kernel
@@ -233,6 +226,9 @@ def launch(s: Any, a: Any, job: int) -> None:
     """Start a job that fits; the caller compacts the queue afterwards."""
     now = s[NOW]
     take(a, job, 1)
+    if s[BACKFILL] == CONSERVATIVE and s[REBUILD] == 0:
+        leave(s, a.profile, job, True)
+    s[LAUNCHED] += 1
     a.start[At(job)] = now
     a.expected[At(job)] = now + a.request[At(job)]
     place = _running_place(s, a, job)
@@ -256,9 +252,9 @@ def vacate(s: Any, a: Any, job: int) -> None:
         a.running[At(i)] = a.running[At(i + 1)]
     s[RUNNING] -= 1
     take(a, job, -1)
-    if s[BACKFILL] == CONSERVATIVE and s[REBUILD] == 0 and s[NOW] < a.expected[At(job)]:
-        book(s, a, job, s[NOW], a.expected[At(job)], -1)
-        s[FREED] = 1
+    if s[BACKFILL] == CONSERVATIVE and s[REBUILD] == 0:
+        finish(s, a.profile, job, a.expected[At(job)])
+    s[SCANNED] = 0
     s[STIRRED] = 1
 
 
@@ -278,111 +274,6 @@ def _lose(s: Any, a: Any, job: int, cause: int, again: bool) -> None:
         a.end[At(job)] = s[NOW]
     if job >= s[ROWS]:
         _tell(s, a, job, cause, again)
-
-
-# ---------------------------------------------------------------------- the profile
-
-
-@kernel
-def _reset(s: Any, a: Any) -> None:
-    """Rebuild the profile from the running jobs alone."""
-    pools, count, now = len(a.free), 1, s[NOW]
-    a.times[0] = now
-    for k in range(pools):
-        a.idle[k] = a.free[k]
-    for i in range(s[RUNNING]):
-        job = a.running[At(i)]
-        end = max(a.expected[At(job)], now + 1)
-        if end != a.times[At(count - 1)]:
-            a.times[At(count)] = end
-            for k in range(pools):
-                a.idle[At(count * pools + k)] = a.idle[At((count - 1) * pools + k)]
-            count += 1
-        for k in range(pools):
-            a.idle[At((count - 1) * pools + k)] += a.demand[At(job * pools + k)]
-    s[PROFILE] = s[TRIMMED] = count
-
-
-@kernel
-def _place_of(s: Any, a: Any, time: int) -> int:
-    """Return the index of the last time in the profile that is not after `time`; if there is none, of the first."""
-    low, high = 0, s[PROFILE]
-    while high - low > 1:
-        middle = (low + high) >> 1
-        if a.times[At(middle)] <= time:
-            low = middle
-        else:
-            high = middle
-    return low
-
-
-@kernel
-def _cut(s: Any, a: Any, time: int) -> int:
-    """Make `time`, which is not before the profile's first, one of its times; return its index."""
-    low = _place_of(s, a, time)
-    if a.times[At(low)] == time:
-        return int(low)
-    low += 1
-    pools = len(a.free)
-    for i in range(s[PROFILE], low, -1):
-        a.times[At(i)] = a.times[At(i - 1)]
-    for i in range((s[PROFILE] + 1) * pools - 1, low * pools - 1, -1):
-        a.idle[At(i)] = a.idle[At(i - pools)]
-    a.times[At(low)] = time
-    s[PROFILE] += 1
-    return int(low)
-
-
-@kernel
-def book(s: Any, a: Any, job: int, begin: int, end: int, sign: int) -> None:
-    """Subtract a job's demand from the profile between two times, or add it back."""
-    pools = len(a.free)
-    first = _cut(s, a, begin)
-    last = _cut(s, a, end)
-    for i in range(first, last):
-        for k in range(pools):
-            a.idle[At(i * pools + k)] -= sign * a.demand[At(job * pools + k)]
-
-
-@kernel
-def _trim(s: Any, a: Any) -> None:
-    """Occasionally remove the profile's past, and times without a change."""
-    if s[PROFILE] <= s[TRIMMED] + s[TRIMMED] // 8 + 16:
-        return
-    pools, now, write = len(a.free), s[NOW], 0
-    for read in range(_place_of(s, a, now), s[PROFILE]):
-        changes = write == 0
-        for k in range(pools):
-            value = a.idle[At(read * pools + k)]
-            if write > 0 and value != a.idle[At((write - 1) * pools + k)]:
-                changes = True
-        if changes:
-            a.times[At(write)] = max(a.times[At(read)], now)
-            for k in range(pools):
-                a.idle[At(write * pools + k)] = a.idle[At(read * pools + k)]
-            write += 1
-    s[PROFILE] = s[TRIMMED] = write
-
-
-@kernel
-def _earliest(s: Any, a: Any, job: int, since: int) -> int:
-    """Return the earliest time from `since` on at which a job fits for its whole request; NEVER if there is none."""
-    pools, count, lasts = len(a.free), s[PROFILE], a.request[At(job)]
-    first = i = _place_of(s, a, since)
-    begin = since
-    while i < count:
-        if i > first and a.times[At(i)] >= begin + lasts:
-            return begin
-        fits = True
-        for k in range(pools):
-            if a.demand[At(job * pools + k)] > max(a.idle[At(i * pools + k)], 0):
-                fits = False
-        i += 1
-        if not fits:
-            if i >= count:
-                return NEVER
-            begin = max(a.times[At(i)], since)
-    return begin
 
 
 # ---------------------------------------------------------------------- scores
@@ -466,11 +357,12 @@ def _multifactor(a: Any, job: int, moment: int, cores: float) -> float:
 def _score(s: Any, a: Any, cores: float) -> None:
     order, pools = s[ORDER], len(a.free)
     moment = s[NOW]
+    first = 0 if order in (WFP, MULTIFACTOR) else s[SORTED]  # other scores stay as they are
     if order == MULTIFACTOR and s[PERIOD] > 0:
         moment = s[RECKONED]
     elif order == MULTIFACTOR:
         _share(s, a)
-    for i in range(s[QUEUED]):
+    for i in range(first, s[QUEUED]):
         job = a.queue[At(i)]
         request = a.request[At(job)]
         width = a.cores[At(job)]
@@ -560,118 +452,156 @@ def _started_later(a: Any, one: int, other: int) -> bool:
 @kernel
 def _in_order(s: Any, a: Any) -> bool:
     """Start fitting jobs in order, until one of a partition does not fit; return whether jobs were preempted."""
-    open_partitions = len(a.blocked)
-    for p in range(open_partitions):
-        a.blocked[p] = 0
-    for i in range(s[QUEUED]):
-        if open_partitions == 0:
-            break
+    pools, open_partitions, started, i = len(a.free), 0, 0, s[SCANNED]
+    for p in range(len(a.blocked)):
+        if i == 0:
+            a.blocked[p] = 0
+        open_partitions += 1 - a.blocked[p]
+    while i < s[QUEUED] and open_partitions > 0:
         job = a.queue[At(i)]
-        if a.blocked[At(a.partition[At(job)])] or not _fits(a.demand, a.capacity, job):
+        i += 1
+        if a.blocked[At(a.partition[At(job)])] or not fits(a.demand, a.capacity, job, 0, pools):
             continue
-        if _fits(a.demand, a.free, job):
+        if fits(a.demand, a.free, job, 0, pools):
             launch(s, a, job)
+            started += 1
         elif _preempt(s, a, job):
             launch(s, a, job)
             return True
         else:
             a.blocked[At(a.partition[At(job)])] = 1
             open_partitions -= 1
+    s[SCANNED] = i - started
+    return False
+
+
+@kernel
+def _may_start(s: Any, a: Any) -> bool:
+    """Whether a job may start at all."""
+    if s[PREEMPT] != OFF:
+        return True
+    for k in range(len(a.free)):
+        if a.free[k] > 0:
+            return True
     return False
 
 
 @kernel
 def easy(s: Any, a: Any) -> bool:
     """Start fitting jobs; the first of each partition that does not fit gets a reservation, which is respected."""
-    now, known = s[NOW], False
-    for p in range(len(a.blocked)):
-        a.blocked[p] = 0
-    for i in range(s[QUEUED]):
+    now, pools, started, i = s[NOW], len(a.free), 0, s[SCANNED]
+    if i == 0:
+        s[KNOWN] = 0
+        for p in range(len(a.blocked)):
+            a.blocked[p] = 0
+    elif s[KNOWN]:
+        advance(s, a.profile.points)
+    idle = _may_start(s, a)
+    while i < s[QUEUED] and idle:
         job = a.queue[At(i)]
+        i += 1
         waits = a.blocked[At(a.partition[At(job)])] != 0
-        fits = _fits(a.demand, a.free, job)
-        if not fits and (waits or not _fits(a.demand, a.capacity, job)):
+        fit = fits(a.demand, a.free, job, 0, pools)
+        if not fit and (waits or not fits(a.demand, a.capacity, job, 0, pools)):
             continue
-        if fits and (not known or _earliest(s, a, job, now) == now):
-            if known:
-                book(s, a, job, now, now + a.request[At(job)], 1)
+        if fit and (not s[KNOWN] or earliest(a.profile, job, s[HEAD], now, pools) == s[HEAD]):
+            if s[KNOWN]:
+                book(s, a.profile, job, s[HEAD], now)
             launch(s, a, job)
+            started += 1
+            idle = _may_start(s, a)
         elif not waits:
-            if not fits and _preempt(s, a, job):
+            if not fit and _preempt(s, a, job):
                 launch(s, a, job)
                 return True
             a.blocked[At(a.partition[At(job)])] = 1
-            if not known:
-                _reset(s, a)
-                known = True
-            begin = _earliest(s, a, job, now)
-            if begin < NEVER:
-                book(s, a, job, begin, begin + a.request[At(job)], 1)
+            if not s[KNOWN]:
+                reset(s, a.profile, a.running, a.expected, a.free)
+                s[KNOWN] = 1
+            point = earliest(a.profile, job, s[HEAD], now, pools)
+            if point != NOBODY:
+                book(s, a.profile, job, point, a.profile.points[At(point + TIME)])
+    s[SCANNED] = i - started
     return False
 
 
 @kernel
-def _conservative(s: Any, a: Any) -> bool:
-    now = s[NOW]
+def _conservative(s: Any, a: Any, unchanged: int) -> bool:
+    """Look at reservations again that may move, reserve for those that came, and start whoever begins now."""
     if s[REBUILD]:
-        _reset(s, a)
+        reset(s, a.profile, a.running, a.expected, a.free)
+        unchanged, s[WAKE] = 0, NEVER
         for i in range(s[QUEUED]):
             a.plan[At(a.queue[At(i)])] = UNSTARTED
     else:
-        _trim(s, a)
-        if s[FREED]:
-            for i in range(s[QUEUED]):
-                job = a.queue[At(i)]
-                if UNSTARTED < a.plan[At(job)] < NEVER and a.plan[At(job)] > now:
-                    book(s, a, job, a.plan[At(job)], a.plan[At(job)] + a.request[At(job)], -1)
-                    a.plan[At(job)] = _earliest(s, a, job, now)
-                    book(s, a, job, a.plan[At(job)], a.plan[At(job)] + a.request[At(job)], 1)
+        advance(s, a.profile.points)
+        for i in range(s[QUEUED] if s[FREED] else 0):
+            job = a.queue[At(i)]
+            if s[NOW] < a.plan[At(job)] < NEVER:
+                replan(s, a.profile, job)
     s[REBUILD] = s[FREED] = 0
-    for i in range(s[QUEUED]):
+    for i in range(unchanged, s[QUEUED]):
         job = a.queue[At(i)]
         if a.plan[At(job)] == UNSTARTED:
-            a.plan[At(job)] = _earliest(s, a, job, now) if _fits(a.demand, a.capacity, job) else NEVER
-            if a.plan[At(job)] < NEVER:
-                book(s, a, job, a.plan[At(job)], a.plan[At(job)] + a.request[At(job)], 1)
+            a.plan[At(job)] = NEVER
+            if fits(a.demand, a.capacity, job, 0, len(a.free)):
+                reserve(s, a.profile, job)
+    if s[WAKE] <= s[NOW] or s[PREEMPT] != OFF:
+        return _begin_planned(s, a)
+    return False
+
+
+@kernel
+def _begin_planned(s: Any, a: Any) -> bool:
+    """Start the jobs whose reservations begin now; return whether jobs were preempted."""
+    pools, due, i = len(a.free), count_due(s, a.profile), 0
     for p in range(len(a.blocked)):
         a.blocked[p] = 0
-    s[WAKE] = NEVER
-    for i in range(s[QUEUED]):
+    while i < s[QUEUED] and (due > 0 or s[PREEMPT] != OFF):
         job = a.queue[At(i)]
-        if a.plan[At(job)] <= now:
+        i += 1
+        if a.plan[At(job)] <= s[NOW]:
             launch(s, a, job)
+            due -= 1
             continue
-        s[WAKE] = min(s[WAKE], a.plan[At(job)])
-        if a.blocked[At(a.partition[At(job)])] or not _fits(a.demand, a.capacity, job):
+        if s[PREEMPT] == OFF or a.blocked[At(a.partition[At(job)])] or not fits(a.demand, a.capacity, job, 0, pools):
             continue
-        if not _fits(a.demand, a.free, job):
+        if not fits(a.demand, a.free, job, 0, pools):
             a.blocked[At(a.partition[At(job)])] = 1
             if _preempt(s, a, job):
                 launch(s, a, job)
                 return True
+    s[WAKE] = next_begin(s, a.profile.points)
     return False
 
 
 @kernel
 def _periodic(s: Any, a: Any) -> None:
     """Plan as many jobs as the depth allows, and start those whose time is now."""
-    now, grid = s[NOW], s[RESOLUTION]
-    _reset(s, a)
+    now, grid, pools = s[NOW], s[RESOLUTION], len(a.free)
+    reset(s, a.profile, a.running, a.expected, a.free)
     left = s[DEPTH]
     for i in range(s[QUEUED]):
         job = a.queue[At(i)]
-        if not _fits(a.demand, a.capacity, job):
+        if not fits(a.demand, a.capacity, job, 0, pools):
             continue
         if left == 0:
             break
         left -= 1
-        begin = _earliest(s, a, job, now)
-        while now < begin < NEVER and begin % grid != 0:
-            begin = _earliest(s, a, job, begin + grid - begin % grid)
-        if begin - now > s[WINDOW]:
+        moment, point = now, earliest(a.profile, job, s[HEAD], now, pools)
+        while (
+            point != NOBODY
+            and max(a.profile.points[At(point + TIME)], moment) > now
+            and max(a.profile.points[At(point + TIME)], moment) % grid != 0
+        ):
+            moment = max(a.profile.points[At(point + TIME)], moment)
+            moment += grid - moment % grid
+            point = earliest(a.profile, job, point, moment, pools)
+        if point == NOBODY or max(a.profile.points[At(point + TIME)], moment) - now > s[WINDOW]:
             continue
-        book(s, a, job, begin, begin + a.request[At(job)], 1)
-        if begin == now:
+        moment = max(a.profile.points[At(point + TIME)], moment)
+        book(s, a.profile, job, point, moment)
+        if moment == now:
             launch(s, a, job)
 
 
@@ -680,11 +610,14 @@ def schedule(s: Any, a: Any, mode: int) -> bool:
     """Do one pass; return whether it must be repeated with other scores, which the caller computes."""
     again = s[STIRRED] != 0 or mode != PERIODIC
     while again:
-        in_order(s, a)
+        unchanged = in_order(s, a)
+        overdue = s[RUNNING] > 0 and a.expected[At(a.running[0])] <= s[NOW]
+        if unchanged < s[SCANNED] or overdue or s[PREEMPT] != OFF:
+            s[SCANNED] = 0
         if mode == EASY:
             again = easy(s, a)
         elif mode == CONSERVATIVE:
-            again = _conservative(s, a)
+            again = _conservative(s, a, unchanged)
         else:
             again = _in_order(s, a)
         drop_started(s, a)
@@ -698,6 +631,8 @@ def schedule(s: Any, a: Any, mode: int) -> bool:
             s[TICK] = NEVER
             in_order(s, a)
             _periodic(s, a)
+            if s[LAUNCHED] > 0:
+                s[SCANNED] = 0
             drop_started(s, a)
         if s[QUEUED] == 0:
             s[TICK] = NEVER
@@ -706,11 +641,11 @@ def schedule(s: Any, a: Any, mode: int) -> bool:
 
 
 @kernel
-def in_order(s: Any, a: Any) -> None:
-    """Sort the queue in its order; the scores of a custom one are the caller's."""
+def in_order(s: Any, a: Any) -> int:
+    """Sort the queue in its order, with the caller's scores for a custom one; return how far it is as before."""
     if s[ORDER] not in (FCFS, CUSTOM):
         _score(s, a, float(a.weights[WEIGHTS]))
-    _sort(s, a)
+    return int(_sort(s, a))
 
 
 # ---------------------------------------------------------------------- the loop
@@ -730,6 +665,7 @@ def _change(s: Any, a: Any) -> None:
             a.free[k] += amount
             a.capacity[k] += amount
         s[REBUILD] = s[STIRRED] = 1
+        s[SCANNED] = 0
         while a.outage_kind[At(o)] == FAILED:
             last = -1
             for i in range(s[RUNNING]):
@@ -754,9 +690,10 @@ def run_events(s: Any, a: Any, until: int, phase: int) -> int:
 
     Notes
     -----
-    For q queued and r running jobs: a pass costs O(q), EASY O(r) more if jobs wait, conservative O(q (q + r)) after an
-    early end, so the cost of a queue that grows without end is cubic; each times the number of pools. Multifactor adds
-    O(users) for each event.
+    For q queued and r running jobs: a pass after submissions costs O(submitted jobs), or O(q) in orders whose scores
+    change. After an end, EASY costs O(q + r), conservative O(q) and, for each reservation that moves, what it passes;
+    making one costs O(q + r). Periodic costs O(depth (depth + r)) at each interval. Each times the number of pools.
+    Multifactor adds O(users) for each event.
     """
     rows, outages = s[ROWS], len(a.outage_time)
     while True:
@@ -799,7 +736,6 @@ def run_events(s: Any, a: Any, until: int, phase: int) -> int:
         if s[STIRRED] or s[WAKE] <= s[NOW] or s[TICK] <= s[NOW]:
             if s[BACKFILL] == OUTSIDE or s[ORDER] == CUSTOM:
                 return WANTED
-            s[WAKE] = NEVER
             schedule(s, a, s[BACKFILL])
         phase = RUN
         if s[NEWS] > 0:

@@ -1,0 +1,422 @@
+"""What will be idle over time, by requested ends and reservations.
+
+The profile is a list of points in order of time, each with what is idle from it to the next, and from the last one for
+ever. The first is now.
+
+EASY and periodic backfilling make it anew for a pass. Conservative backfilling keeps it, so that a pass costs what has
+changed: a point is there as long as a job begins or ends at it, and a reservation is looked at again only if something
+was given back that may let it begin earlier. Where it is now was the earliest time when it was last placed, so whatever
+it takes since then includes something given back before its begin. `_give_back` marks the jobs for which that may be
+enough:
+
+- ``SLIDE``: what is given back ends where they begin, so they may begin earlier by a while. Nearly all moves are such.
+- ``HOLE``: they may fit between reservations. For a job of some width, a hole is a time around what was given back in
+  which that many are idle. Widths and durations are compared by their magnitudes, powers of two. Jobs of one pool (the
+  first they ask for) and of the same two magnitudes are a kind, of which there is a list, and an upper bound of the
+  latest hole that one of them may fit, which begins at its reservation's begin less its request.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from asa.core.compiled import At, kernel
+
+from ..table import NEVER
+from .general_state import (
+    BACKFILL,
+    BOOKING,
+    CONSERVATIVE,
+    FREED,
+    HEAD,
+    MAGNITUDES,
+    NOW,
+    POINTS,
+    POOLS,
+    RUNNING,
+    SPARE,
+    WAKE,
+)
+
+NOBODY = -1
+"""No point, or no job."""
+# a point: its time, the points after and before it, the number of jobs that begin or end at it, the first of the jobs
+# whose reservations begin at it, and what is idle of each pool
+TIME, AFTER, BEFORE, USES, THERE, IDLE = range(6)
+# a booking: the points at which it begins and ends; its neighbours among those that begin at the same point, and among
+# those of its kind; its kind; and why it may begin earlier, in a hole since when
+OPENS, CLOSES, NEXT_THERE, _, NEXT_ALIKE, _, KIND, EARLIER, SINCE = range(9)
+# a kind of booking: the first of those whose job waits, and an upper bound of the latest hole that one may fit
+FIRST, LATEST = range(2)
+SLIDE, HOLE = 1, 2
+
+
+@kernel
+def fits(demand: Any, amounts: Any, job: int, at: int, pools: int) -> bool:
+    """Whether a job fits into the amounts of all pools that begin at a position."""
+    for k in range(pools):
+        if demand[At(job * pools + k)] > max(amounts[At(at + k)], 0):  # a drained pool may be overdrawn
+            return False
+    return True
+
+
+@kernel
+def reset(s: Any, p: Any, running: Any, expected: Any, free: Any) -> None:
+    """Make the profile anew from the running jobs alone."""
+    points, demand, pools, now, last = p.points, p.demand, s[POOLS], s[NOW], 0
+    for k in range(pools):
+        points[IDLE + k] = free[k]
+    _set(points, 0, now, NOBODY)
+    for i in range(s[RUNNING]):
+        job = running[At(i)]
+        end = max(expected[At(job)], now + 1)
+        if end != points[At(last + TIME)]:
+            point = last + IDLE + pools
+            _set(points, point, end, last)
+            for k in range(pools):
+                points[At(point + IDLE + k)] = points[At(last + IDLE + k)]
+            last = point
+        for k in range(pools):
+            points[At(last + IDLE + k)] += demand[At(job * pools + k)]
+        if s[BACKFILL] == CONSERVATIVE:
+            points[At(last + USES)] += 1
+            p.bookings[At(job * BOOKING + CLOSES)] = last
+    points[At(last + AFTER)] = NOBODY
+    s[HEAD], s[POINTS], s[SPARE] = 0, last + IDLE + pools, NOBODY
+    for kind in range(0, len(p.kinds), 2):
+        p.kinds[At(kind + FIRST)], p.kinds[At(kind + LATEST)] = NOBODY, -NEVER
+
+
+@kernel
+def _set(points: Any, point: int, time: int, previous: int) -> None:
+    """Begin a point that follows another."""
+    points[At(point + TIME)], points[At(point + BEFORE)] = time, previous
+    points[At(point + USES)], points[At(point + THERE)] = 0, NOBODY
+    if previous != NOBODY:
+        points[At(previous + AFTER)] = point
+
+
+@kernel
+def advance(s: Any, points: Any) -> None:
+    """Let the profile begin now."""
+    now, head = s[NOW], s[HEAD]
+    following = points[At(head + AFTER)]
+    while following != NOBODY and points[At(following + TIME)] <= now:
+        if points[At(head + USES)] == 0:
+            points[At(head + AFTER)] = s[SPARE]
+            s[SPARE] = head
+        head = following
+        points[At(head + BEFORE)] = NOBODY
+        following = points[At(head + AFTER)]
+    points[At(head + TIME)] = now
+    s[HEAD] = head
+
+
+@kernel
+def _cut(s: Any, points: Any, point: int, time: int) -> int:
+    """Return the point at a time, which is not before the given point; make it if there is none."""
+    following = points[At(point + AFTER)]
+    while following != NOBODY and points[At(following + TIME)] <= time:
+        point = following
+        following = points[At(point + AFTER)]
+    if points[At(point + TIME)] == time:
+        return int(point)
+    new = s[SPARE]
+    if new == NOBODY:
+        new = s[POINTS]
+        s[POINTS] += IDLE + s[POOLS]
+    else:
+        s[SPARE] = points[At(new + AFTER)]
+    _set(points, new, time, point)
+    for k in range(IDLE, IDLE + s[POOLS]):
+        points[At(new + k)] = points[At(point + k)]
+    points[At(new + AFTER)] = following
+    if following != NOBODY:
+        points[At(following + BEFORE)] = new
+    return int(new)
+
+
+@kernel
+def _release(s: Any, points: Any, point: int) -> None:
+    """Let a job no longer begin or end at a point, which goes with its last job unless it is the first."""
+    points[At(point + USES)] -= 1
+    if points[At(point + USES)] > 0 or point == s[HEAD]:
+        return
+    previous, following = points[At(point + BEFORE)], points[At(point + AFTER)]
+    if previous != NOBODY:  # else it is past
+        points[At(previous + AFTER)] = following
+        if following != NOBODY:
+            points[At(following + BEFORE)] = previous
+    points[At(point + AFTER)] = s[SPARE]
+    s[SPARE] = point
+
+
+@kernel
+def _add(p: Any, job: int, first: int, last: int, sign: int, pools: int) -> None:
+    """Add a job's demand to what is idle between two points, or subtract it."""
+    while first != last:
+        for k in range(pools):
+            p.points[At(first + IDLE + k)] += sign * p.demand[At(job * pools + k)]
+        first = p.points[At(first + AFTER)]
+
+
+@kernel
+def earliest(p: Any, job: int, point: int, since: int, pools: int) -> int:
+    """Return from which point a job fits for its whole request, the earliest from `since` on; NOBODY if from none.
+
+    The job may begin then, or at `since` if that is later. `point` is not after `since`.
+    """
+    points, lasts, begin = p.points, p.request[At(job)], since
+    following = points[At(point + AFTER)]
+    while following != NOBODY and points[At(following + TIME)] <= since:
+        point = following
+        following = points[At(point + AFTER)]
+    first = point
+    while point != NOBODY and points[At(point + TIME)] < begin + lasts:
+        following = points[At(point + AFTER)]
+        if not fits(p.demand, points, job, point + IDLE, pools):
+            first = following
+            if first != NOBODY:
+                begin = points[At(first + TIME)]
+        point = following
+    return int(first)
+
+
+@kernel
+def book(s: Any, p: Any, job: int, point: int, begin: int) -> None:
+    """Subtract a job's demand from what is idle for its request, from a time on that is not before a point."""
+    first = _cut(s, p.points, point, begin)
+    _add(p, job, first, _cut(s, p.points, first, begin + p.request[At(job)]), -1, s[POOLS])
+
+
+# ---------------------------------------------------------------------- a profile that is kept
+
+
+@kernel
+def reserve(s: Any, p: Any, job: int) -> None:
+    """Give a job the earliest reservation, if there is one."""
+    pools, booking = s[POOLS], job * BOOKING
+    p.plan[At(job)] = NEVER
+    first = earliest(p, job, s[HEAD], s[NOW], pools)
+    if first == NOBODY:
+        return
+    last = _cut(s, p.points, first, p.points[At(first + TIME)] + p.request[At(job)])
+    _add(p, job, first, last, -1, pools)
+    _enter(s, p, job, first, last)
+    pool = 0
+    while pool < pools - 1 and p.demand[At(job * pools + pool)] == 0:
+        pool += 1
+    kind = _kind(pool, _magnitude(p.demand[At(job * pools + pool)])) + 2 * _magnitude(p.request[At(job)])
+    p.bookings[At(booking + KIND)], p.bookings[At(booking + EARLIER)] = kind, 0
+    _link(p.kinds, kind + FIRST, p.bookings, job, NEXT_ALIKE)
+    p.kinds[At(kind + LATEST)] = max(p.kinds[At(kind + LATEST)], p.plan[At(job)] - p.request[At(job)])
+
+
+@kernel
+def replan(s: Any, p: Any, job: int) -> None:
+    """Move a reservation to the earliest time, if something was given back by which it may begin earlier."""
+    booking, pools, points = job * BOOKING, s[POOLS], p.points
+    why = p.bookings[At(booking + EARLIER)]
+    if why == 0:
+        return
+    p.bookings[At(booking + EARLIER)] = 0
+    old_first, old_last = p.bookings[At(booking + OPENS)], p.bookings[At(booking + CLOSES)]
+    first = old_first
+    previous = points[At(first + BEFORE)]
+    while previous != NOBODY and fits(p.demand, points, job, previous + IDLE, pools):
+        first = previous
+        previous = points[At(first + BEFORE)]
+    since = max(p.bookings[At(booking + SINCE)], s[NOW])
+    if why & HOLE and since < points[At(first + TIME)]:
+        while points[At(previous + TIME)] > since:
+            previous = points[At(previous + BEFORE)]
+        _add(p, job, old_first, old_last, 1, pools)
+        first = earliest(p, job, previous, since, pools)
+        _add(p, job, old_first, old_last, -1, pools)
+    if first == old_first:
+        return
+    _unlink(points, old_first + THERE, p.bookings, job, NEXT_THERE)
+    end = points[At(first + TIME)] + p.request[At(job)]
+    if end > points[At(old_first + TIME)]:
+        last = back_from = _cut(s, points, old_first, end)
+        _add(p, job, first, old_first, -1, pools)
+    else:
+        last, back_from = _cut(s, points, first, end), old_first
+        _add(p, job, first, last, -1, pools)
+    _enter(s, p, job, first, last)
+    give_back(p, job, back_from, old_last, pools)
+    _release(s, points, old_first)
+    _release(s, points, old_last)
+
+
+@kernel
+def leave(s: Any, p: Any, job: int, starts: bool) -> None:
+    """Let a job no longer wait for its reservation, which it keeps if it starts now, and else gives back."""
+    booking = job * BOOKING
+    first, last = p.bookings[At(booking + OPENS)], p.bookings[At(booking + CLOSES)]
+    _unlink(p.points, first + THERE, p.bookings, job, NEXT_THERE)
+    _unlink(p.kinds, p.bookings[At(booking + KIND)] + FIRST, p.bookings, job, NEXT_ALIKE)
+    if not starts:
+        give_back(p, job, first, last, s[POOLS])
+        _release(s, p.points, last)
+        s[FREED], s[WAKE] = 1, s[NOW]
+    _release(s, p.points, first)
+
+
+@kernel
+def finish(s: Any, p: Any, job: int, expected_end: int) -> None:
+    """Give back the rest of a job that ends now."""
+    advance(s, p.points)
+    last = p.bookings[At(job * BOOKING + CLOSES)]
+    if s[NOW] < expected_end:
+        give_back(p, job, s[HEAD], last, s[POOLS])
+        s[FREED] = 1
+    _release(s, p.points, last)
+
+
+@kernel
+def give_back_rest(s: Any, p: Any, job: int) -> None:
+    """Give back what a running job has until its requested end, before its demand becomes less."""
+    advance(s, p.points)
+    give_back(p, job, s[HEAD], p.bookings[At(job * BOOKING + CLOSES)], s[POOLS])
+
+
+@kernel
+def take_rest(s: Any, p: Any, job: int) -> None:
+    """Subtract a running job's demand until its requested end."""
+    _add(p, job, s[HEAD], p.bookings[At(job * BOOKING + CLOSES)], -1, s[POOLS])
+
+
+@kernel
+def count_due(s: Any, p: Any) -> int:
+    """Return the number of jobs whose reservations begin now."""
+    due, job = 0, p.points[At(s[HEAD] + THERE)]
+    while job != NOBODY:
+        due += 1
+        job = p.bookings[At(job * BOOKING + NEXT_THERE)]
+    return due
+
+
+@kernel
+def next_begin(s: Any, points: Any) -> int:
+    """Return the begin of the next reservation; NEVER if there is none."""
+    point = s[HEAD]
+    while point != NOBODY:
+        if points[At(point + THERE)] != NOBODY:
+            return int(points[At(point + TIME)])
+        point = points[At(point + AFTER)]
+    return NEVER
+
+
+@kernel
+def _enter(s: Any, p: Any, job: int, first: int, last: int) -> None:
+    """Set between which points a job has its reservation."""
+    p.bookings[At(job * BOOKING + OPENS)], p.bookings[At(job * BOOKING + CLOSES)] = first, last
+    p.points[At(first + USES)] += 1
+    p.points[At(last + USES)] += 1
+    _link(p.points, first + THERE, p.bookings, job, NEXT_THERE)
+    p.plan[At(job)] = p.points[At(first + TIME)]
+    s[WAKE] = min(s[WAKE], p.plan[At(job)])
+
+
+@kernel
+def _link(firsts: Any, key: int, bookings: Any, job: int, field: int) -> None:
+    """Put a job at the beginning of a list of jobs, each with the next one in a field, and the previous one behind."""
+    other, at = firsts[At(key)], job * BOOKING + field
+    bookings[At(at)], bookings[At(at + 1)] = other, NOBODY
+    if other != NOBODY:
+        bookings[At(other * BOOKING + field + 1)] = job
+    firsts[At(key)] = job
+
+
+@kernel
+def _unlink(firsts: Any, key: int, bookings: Any, job: int, field: int) -> None:
+    """Remove a job from a list."""
+    following, previous = bookings[At(job * BOOKING + field)], bookings[At(job * BOOKING + field + 1)]
+    if previous == NOBODY:
+        firsts[At(key)] = following
+    else:
+        bookings[At(previous * BOOKING + field)] = following
+    if following != NOBODY:
+        bookings[At(following * BOOKING + field + 1)] = previous
+
+
+@kernel
+def _magnitude(number: int) -> int:
+    return min(math.frexp(float(number))[1] - 1, MAGNITUDES - 1)
+
+
+@kernel
+def _kind(pool: int, width: int) -> int:
+    """Return the kind of the shortest jobs of a magnitude of width."""
+    return (pool * MAGNITUDES + width) * MAGNITUDES * 2
+
+
+@kernel
+def give_back(p: Any, job: int, first: int, last: int, pools: int) -> None:
+    """Add a job's demand to what is idle between two points, and mark the jobs that may begin earlier by that."""
+    point, points = first, p.points
+    while point != last:
+        for k in range(pools):
+            points[At(point + IDLE + k)] += p.demand[At(job * pools + k)]
+        point = points[At(point + AFTER)]
+        waiting = points[At(point + THERE)]
+        while waiting != NOBODY:
+            p.bookings[At(waiting * BOOKING + EARLIER)] |= SLIDE
+            waiting = p.bookings[At(waiting * BOOKING + NEXT_THERE)]
+    for pool in range(pools):
+        most, point = 0, first
+        while point != last:
+            most = max(most, points[At(point + IDLE + pool)])
+            point = points[At(point + AFTER)]
+        for level in range(_magnitude(most), -1, -1):
+            _look_for_holes(p, first, last, pool, level)
+
+
+@kernel
+def _look_for_holes(p: Any, first: int, last: int, pool: int, level: int) -> None:
+    """Mark the jobs of a magnitude of width that may fit into a hole that begins or ends between two points."""
+    points, width, field = p.points, 1 << level, IDLE + pool
+    row = _kind(pool, level)
+    if points[At(first + field)] >= width:
+        previous = points[At(first + BEFORE)]
+        while previous != NOBODY and points[At(previous + field)] >= width:
+            first = previous
+            previous = points[At(first + BEFORE)]
+    inside, point = True, first
+    while inside and point != last:
+        since, most = points[At(point + TIME)], 0
+        following = points[At(point + AFTER)]
+        while following != NOBODY and points[At(point + field)] >= width:
+            most = max(most, points[At(point + field)])
+            inside = inside and point != last
+            point = following
+            following = points[At(point + AFTER)]
+        lasts = points[At(point + TIME)] - since
+        if following == NOBODY:
+            most, lasts, inside = max(most, points[At(point + field)]), NEVER, False
+        if lasts > 0:
+            for kind in range(row, row + 2 * _magnitude(lasts) + 2, 2):
+                if p.kinds[At(kind + LATEST)] >= since:
+                    _mark(p, kind, pool, most, lasts, since)
+        if inside and point != last:
+            point = following
+
+
+@kernel
+def _mark(p: Any, kind: int, pool: int, most: int, lasts: int, since: int) -> None:
+    """Mark the jobs of a kind that may fit into a hole, and tighten the bound of the latest hole."""
+    pools = len(p.kinds) // (2 * MAGNITUDES**2)
+    bound = -NEVER
+    job = p.kinds[At(kind + FIRST)]
+    while job != NOBODY:
+        latest = p.plan[At(job)] - p.request[At(job)]
+        bound = max(bound, latest)
+        if latest >= since and p.request[At(job)] <= lasts and p.demand[At(job * pools + pool)] <= most:
+            booking = job * BOOKING
+            if not p.bookings[At(booking + EARLIER)] & HOLE or since < p.bookings[At(booking + SINCE)]:
+                p.bookings[At(booking + SINCE)] = since
+            p.bookings[At(booking + EARLIER)] |= HOLE
+        job = p.bookings[At(job * BOOKING + NEXT_ALIKE)]
+    p.kinds[At(kind + LATEST)] = bound
