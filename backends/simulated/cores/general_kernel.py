@@ -547,7 +547,7 @@ def _conservative(s: Any, a: Any, unchanged: int) -> bool:
             if fits(a.demand, a.capacity, job, 0, len(a.free)):
                 reserve(s, a.profile, job)
     if s[WAKE] <= s[NOW] or s[PREEMPT] != OFF:
-        return _begin_planned(s, a)
+        return bool(_begin_planned(s, a))
     return False
 
 
