@@ -570,8 +570,7 @@ class RunFolder:
         ended, has_completed = self._completed(), (self.path / _METRICS).exists()
         journal = self._journal_as_it_is()
         if self._last_read is not None and self._last_read[0] == (journal, ended, has_completed):
-            _, state, records = self._last_read
-            return state, list(records)
+            return self._last_read[1], list(self._last_read[2])
         entries = read_journal(self.path / _JOURNAL, max_bytes=self._max_bytes)[0]
         self._check_known(ended, entries)
         state = RunState(
