@@ -44,6 +44,11 @@ def bare_command(*arguments: str) -> list[str]:
     return [sys.executable, "-I", "-S", *arguments]
 
 
+def this_command() -> list[str]:
+    """Return the command with which this program was started, with the user's own options of Python."""
+    return [sys.executable, *sys.orig_argv[1:]]
+
+
 # ---------------------------------------------------------------------- folders of a user's own modules
 
 

@@ -30,6 +30,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from asa.core.python import this_command
 from asa.errors import InputError, MissingExtraError, RunError
 
 from .distribution import blocks, moves
@@ -380,7 +381,7 @@ class Ranks:
         bridge, pair, failure = MPI.Intercomm(), self.comm, ""
         if self.rank == 0:
             try:
-                command, number = [sys.executable, *sys.orig_argv[1:]], change.after - change.stay
+                command, number = this_command(), change.after - change.stay
                 places = MPI.Info.Create({"add-host": _slots(nodes, number)}) if nodes else MPI.INFO_NULL
                 bridge = MPI.COMM_SELF.Spawn(command[0], command[1:], maxprocs=number, info=places)
                 pair = bridge.Merge(high=False)

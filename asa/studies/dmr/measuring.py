@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import shutil
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import combinations
@@ -21,6 +20,7 @@ from asa.backend import JobState
 from asa.backends.dmr.manager import LocalManager
 from asa.backends.dmr.mechanics import Costs
 from asa.core.documents import read_json
+from asa.core.python import command
 from asa.errors import InputError, RunError
 
 _BYTES_PER_GB = 1e9
@@ -78,7 +78,7 @@ def _is_reached(few: int, many: int) -> bool:
 
 def _run(few: int, many: int, repeats: int, data_gb: float) -> list[dict[str, float]]:
     """Run the program once; return what it has timed."""
-    program = [sys.executable, "-m", "asa.studies.dmr.flexible_sleep"]
+    program = command("-m", "asa.studies.dmr.flexible_sleep")
     numbers = map(str, (many, repeats, round(data_gb * _BYTES_PER_GB)))
     with LocalManager(many) as manager:
         job = manager.submit(["mpirun", "--oversubscribe", "-n", str(few), *program, *numbers], few, name="fs")
