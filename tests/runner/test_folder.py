@@ -53,6 +53,25 @@ def test_a_run_is_driven_from_its_folder(tmp_path):
     assert drive(folder, lambda _: world).records == result.records, "a run that has ended is not run again"
 
 
+def test_a_journal_is_read_again_only_once_it_has_changed(tmp_path, monkeypatch):
+    """Whoever looks sees each new entry, and may change the list of records."""
+    folder, reads = RunFolder.create(tmp_path, plan()), []
+    monkeypatch.setattr(
+        "asa.runner.folder.read_journal", lambda *of, **how: reads.append(1) or read_journal(*of, **how)
+    )
+    before, _ = folder.state()
+    with folder.driven() as journal:
+        journal.append(Begun(0.0))
+        begun, records = folder.state()
+        records.clear()
+        again, kept = folder.state()
+    assert before is not begun
+    assert again is begun
+    assert len(kept) == 1
+    assert len(reads) == 2
+    assert drive(folder, lambda _: machine()).outcome == folder.state()[0].outcome == "completed"
+
+
 def test_a_run_forgets_its_cluster_and_that_of_its_pool(tmp_path):
     folder = RunFolder.create(tmp_path, plan())
     folder.forget_cluster()
