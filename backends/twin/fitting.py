@@ -216,7 +216,7 @@ class _Trials:
             found = self._found[rules.words]
             off, less = min((misfit.whole, -share) for share, misfit in found.items())
             alike, each = dict.fromkeys(self._parts, -less), self._shares(rules)
-            ways = [(off, alike)]
+            ways: list[tuple[float, Shares]] = [(off, alike)]
             if each != alike:
                 ways.append((self._tried(rules, each).whole, each))
             self._best[rules.words] = min(ways, key=lambda way: way[0])
@@ -245,8 +245,8 @@ class _Trials:
         """Return in words which cores are missing."""
         whole = {_percent(shares[name]) for name in self._whole if name in shares}
         limits = {_percent(shares[name]) for name in self._parts if self._parts is not self._whole}
-        owner = "the" if len(whole) == 1 else "a queue's"
-        missing = f"{_span(whole)} % of {owner} cores are never to be had"
+        of_what = "the" if len(whole) == 1 else "a queue's"
+        missing = f"{_span(whole)} % of {of_what} cores are never to be had"
         limited = f"a queue has {_span(limits)} % less than its jobs ever had at a time"
         return ", and ".join(words for words, of in ((missing, whole), (limited, limits)) if of - {0})
 
