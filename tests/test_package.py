@@ -215,7 +215,7 @@ def test_no_command_about_a_run_waits_for_a_compiler(command, folder, tmp_path):
         "except SystemExit as end: code = end.code\n"
         "print(code, sorted({'numba', 'llvmlite', 'scipy', 'torch'} & set(sys.modules)), file=sys.stderr)"
     )
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    environment = {**os.environ, **budgets.at_home_in(folder), "NUMBA_CACHE_DIR": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True, check=True
     )

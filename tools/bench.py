@@ -380,6 +380,34 @@ def fans() -> Iterator[Row]:
             yield f"a fan of {count}, local, CPU", own, "xargs", plain
 
 
+def banks() -> Iterator[Row]:
+    """Learn a log of 200,000 jobs, learn it again, and predict from what was learned, in CPU time."""
+    asa, count = str(Path(sys.executable).with_name("asa")), 200_000
+    rng = np.random.default_rng(0)
+    columns = zip(
+        np.cumsum(rng.exponential(60.0, count)).astype(int).tolist(),
+        (10 ** rng.normal(3, 1, count)).astype(int).tolist(),
+        rng.choice([1, 4, 16, 64], count).tolist(),
+        rng.integers(0, 50, count).tolist(),
+        strict=True,
+    )
+    rows = (
+        f"{job} {submit} {wait} 600 {cores} -1 -1 {cores} 3600 -1 1 {user} 1 1 1 1 -1 -1"
+        for job, (submit, wait, cores, user) in enumerate(columns)
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        (place / "log.swf").write_text("\n".join(["; MaxProcs: 1024", *rows, ""]))
+        variables = {"ASA_BANK": str(place / "bank"), "XDG_CACHE_HOME": folder, "ASA_COMPILE": "no"}
+        learn = [asa, "learn", "--from", "log.swf", "--system", "x"]
+        predict = [asa, "predict", "--cores", "4", "--walltime", "1h", "--system", "x", "--bank-only"]
+        taken_s = cpu(learn, place, 1, variables)
+        yield f"asa learn of {count:,} jobs, a job, CPU", taken_s / count, "what it may take", 20e-6
+        yield "  of the same file again, CPU", cpu(learn, place, 3, variables), "what it may take", 1.0
+        yield "  what it then learns in the background, CPU", cpu(predict, place, 1, variables), "asa learn", taken_s
+        yield "  asa predict after that, CPU", cpu(predict, place, 3, variables), "what it may take", 1.0
+
+
 def first_answers() -> Iterator[Row]:
     """Commands with nothing compiled yet, and with all compiled, against `import numpy`: CPU time."""
     python, asa = sys.executable, str(Path(sys.executable).with_name("asa"))
@@ -436,6 +464,7 @@ def main() -> None:
         windows,
         imports,
         fans,
+        banks,
         first_answers,
     ):
         for what, ours, beside, theirs in bench():

@@ -29,8 +29,12 @@ _ASA = str(Path(sys.executable).with_name("asa"))
 def prepare(place: Path) -> None:
     """Write a workflow of one stage, and run it."""
     (place / "flow.toml").write_text(_FLOW)
-    run = [_ASA, "run", "flow.toml", "--backend", "local", "--strategy", "per-stage"]
-    subprocess.run(run, check=True, cwd=place, capture_output=True)
+    cpu_s([_ASA, "run", "flow.toml", "--backend", "local", "--strategy", "per-stage"], place, at_home_in(place))
+
+
+def at_home_in(place: Path) -> dict[str, str]:
+    """Return variables by which a command knows nothing of what this user's local queue and bank have seen."""
+    return {"HOME": str(place), "XDG_STATE_HOME": str(place / "state"), "ASA_BANK": str(place / "bank")}
 
 
 def cpu_s(command: list[str], place: Path | None = None, variables: Mapping[str, str] | None = None) -> float:
@@ -52,5 +56,5 @@ def measured(commands: Iterable[str], place: Path, times: int) -> tuple[dict[str
     for _ in range(times):
         numpy.append(cpu_s([sys.executable, "-c", "import numpy"]))
         for words, command in every.items():
-            taken[words].append(cpu_s(command, place))
+            taken[words].append(cpu_s(command, place, at_home_in(place)))
     return {words: median(several) for words, several in taken.items()}, median(numpy)
