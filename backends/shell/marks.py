@@ -10,7 +10,7 @@ import math
 import stat
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -75,6 +75,9 @@ class KeptSubmission:
     # the running job that its nodes are for, and how many cores these are; it runs nothing itself
     into: str = ""
     cores: int = 0
+
+
+_KEPT = tuple(field.name for field in fields(KeptSubmission))
 
 
 class MarksFolder:
@@ -144,7 +147,7 @@ class MarksFolder:
         """Record a job before it is submitted."""
         path = self._jobs / job_id
         try:
-            put(path, json.dumps(asdict(kept)).encode(), is_private=True)
+            put(path, json.dumps({name: getattr(kept, name) for name in _KEPT}).encode(), is_private=True)
         except OSError as error:
             raise _unwritable(path, error) from error
 
