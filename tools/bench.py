@@ -59,13 +59,13 @@ Row = tuple[str, float, str, float]
 ROOT = Path(__file__).parents[1]
 
 
-def best(work: Callable[[], object], times: int = 5) -> float:
+def best(work: Callable[[], object], times: int = 5, clock: Callable[[], float] = time.perf_counter) -> float:
     """Return the seconds of the fastest of some tries."""
     taken = []
     for _ in range(times):
-        begun = time.perf_counter()
+        begun = clock()
         work()
-        taken.append(time.perf_counter() - begun)
+        taken.append(clock() - begun)
     return min(taken)
 
 
@@ -96,14 +96,8 @@ def schedules() -> Iterator[Row]:
             "reference in plain Python",
             best(lambda j=jobs, n=trace.cores: plain.simulate(j, n), 9),
         )
-        for what, policy in (
-            ("EASY", Policy()),
-            ("conservative", Policy(Fcfs(), Conservative())),
-            ("multifactor", Policy(Multifactor())),
-        ):
-            load = Load(t, Cluster({"cores": trace.cores}))
-            general = best(lambda lo=load, p=policy: GeneralCore(lo, p).run(NEVER - 1), 3)
-            yield f"  general core, {what}", general, "replay", took
+        yield from disciplines(name, t, trace.cores)
+        yield from disciplines(f"{name} at a load of 1.2", at_load(1.2, t, trace.cores), trace.cores)
     model = PRESETS["hpc2n"]
     table = model.generate(8 * 86400, 1)
     compiled = best(lambda: Engine(model.machine.cores, table).advance(NEVER), 5)
@@ -115,6 +109,24 @@ def schedules() -> Iterator[Row]:
     )
     plainly = float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
     yield f"engine, {len(table):,} jobs of hpc2n", compiled, "the same without numba", plainly
+
+
+def at_load(load: float, table: JobTable, cores: int) -> JobTable:
+    """Return the jobs of a log, submitted at such times that they ask for this share of the machine's core-seconds."""
+    work_s = int((table.run * table.cores).sum()) / cores / load
+    since = table.submit - table.submit[0]
+    return JobTable((since * (work_s / since[-1])).astype(np.int64), table.run, table.request, table.cores)
+
+
+def disciplines(name: str, table: JobTable, cores: int) -> Iterator[Row]:
+    """Simulate a log on the general core, compared with the budget of each discipline in replays of the log."""
+    columns = (table.submit, table.run, table.request, table.cores)
+    replayed = best(lambda: replay(*columns, cores), 9, time.process_time)
+    load = Load(table, Cluster({"cores": cores}))
+    policies = {"EASY": Policy(), "conservative": Policy(Fcfs(), Conservative()), "multifactor": Policy(Multifactor())}
+    for what, budget in budgets.DISCIPLINES.items():
+        took = best(lambda p=policies[what]: GeneralCore(load, p).run(NEVER - 1), 3, time.process_time)
+        yield f"  {what}, {name}, CPU", took, f"{budget:g} replays of it", budget * replayed
 
 
 def growth() -> Iterator[Row]:

@@ -1,4 +1,7 @@
-"""Budgets of commands: CPU time of whole processes, in multiples of `python -c "import numpy"` in the same run."""
+"""Budgets of commands, in multiples of `python -c "import numpy"`, and of simulations, in multiples of a replay.
+
+All are CPU time, measured in the same run as what they are multiples of.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,9 @@ COMMANDS: Mapping[str, float] = {
     "predict --cores 1 --walltime 1min --backend local": 2.5,
 }
 """What each command may take, in a folder that `prepare` has made; the run there has ended."""
+
+DISCIPLINES: Mapping[str, float] = {"EASY": 8.0, "conservative": 10.0, "multifactor": 8.0}
+"""What simulating a log under a discipline of the general core may take, in replays of the same log."""
 
 _FLOW = 'name = "f"\n[[stage]]\nname = "a"\ncores = 1\nwalltime = "1min"\ncommand = "true"\n'
 _ASA = str(Path(sys.executable).with_name("asa"))

@@ -82,14 +82,17 @@ else:
     Int = np.int64  # saves numba from compiling a kernel once more for a constant with which it is called
 
 
-def kernel(function: Any) -> Any:
+def kernel(function: Any, *, inline: bool = False) -> Any:
     """Compile a function at its first call, and cache the result for the next process.
 
     If its name begins with ``_``, only kernels can call it: an eighth of all compiling is for calls from Python.
+    `inline`: compile it into each kernel that calls it, too: a call costs for each array that is passed.
     """
     if not COMPILED:
         return function
     options: dict[str, Any] = {"boundscheck": False, "_nrt": False, "no_cfunc_wrapper": True}
+    if inline:
+        options["inline"] = "always"
     if function.__name__.startswith("_"):
         options["no_cpython_wrapper"] = True
     source = Path(function.__code__.co_filename)
@@ -107,6 +110,11 @@ def kernel(function: Any) -> Any:
         finally:
             _settings.CACHE_DIR = named
     return njit(**options)(function)
+
+
+def part(function: Any) -> Any:
+    """Make a kernel that is compiled into those that call it."""
+    return kernel(function, inline=True)
 
 
 def seen(array: NDArray[Any]) -> Any:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from asa.core.compiled import At, kernel
+from asa.core.compiled import At, kernel, part
 
 from ..table import NEVER, UNSTARTED
 from .general_state import (
@@ -279,7 +279,7 @@ def _lose(s: Any, a: Any, job: int, cause: int, again: bool) -> None:
 # ---------------------------------------------------------------------- scores
 
 
-@kernel
+@part
 def age_usage(s: Any, a: Any, now: int) -> None:
     """Let all users' usage decay up to now, and add recent usage; update shares at the end of a period."""
     if s[PERIOD] > 0:
@@ -291,7 +291,7 @@ def age_usage(s: Any, a: Any, now: int) -> None:
     _decay(s, a, now)
 
 
-@kernel
+@part
 def _decay(s: Any, a: Any, now: int) -> None:
     passed = now - s[USED_AT]
     if passed <= 0:
@@ -336,32 +336,47 @@ def _share(s: Any, a: Any) -> None:
         total += a.usage[user]
     sharers = max(s[USERS], s[SHARERS])
     for user in range(len(a.usage)):
-        a.share[user] = 2.0 ** (-a.usage[user] / total * sharers) if total > 0 else 1.0
+        a.share[user] = 2.0 ** (-a.usage[user] / total * sharers) if a.usage[user] > 0 else 1.0
 
 
-@kernel
-def _multifactor(a: Any, job: int, moment: int, cores: float) -> float:
-    w = a.weights
-    age = min(max(moment - a.submit[At(job)], 0) / w[MAX_AGE], 1.0)
-    size = a.cores[At(job)] / cores
-    if w[FAVOR_SMALL] > 0:
-        size = 1.0 - size
-    score = w[AGE] * age + w[SIZE] * size + w[FAIR_SHARE] * a.share[At(a.user[At(job)])]
-    score += w[PARTITION] * a.partition_factor[At(a.partition[At(job)])]
-    if w[HIGHEST_QOS] > 0:
-        score += w[QOS] * a.qos[At(job)] / w[HIGHEST_QOS]
-    return float(math.floor(score + 1e-6))  # whole points, independent of rounding errors of the parts
+@part
+def _multifactor(s: Any, a: Any, moment: int, cores: float) -> None:
+    """Score the queue; a factor without weight is not computed, which leaves the sum as it is."""
+    w, queue, score, submit, user, share = a.weights, a.queue, a.score, a.submit, a.user, a.share
+    age_weight, max_age, fair_share = w[AGE], w[MAX_AGE], w[FAIR_SHARE]
+    size_weight, favor_small, partition, qos, highest = (
+        w[SIZE],
+        w[FAVOR_SMALL] > 0,
+        w[PARTITION],
+        w[QOS],
+        w[HIGHEST_QOS],
+    )
+    for i in range(s[QUEUED]):
+        job = queue[At(i)]
+        points = age_weight * min(max(moment - submit[At(job)], 0) / max_age, 1.0)
+        if size_weight != 0:
+            size = a.cores[At(job)] / cores
+            points += size_weight * (1.0 - size if favor_small else size)
+        points += fair_share * share[At(user[At(job)])]
+        if partition != 0:
+            points += partition * a.partition_factor[At(a.partition[At(job)])]
+        if qos != 0 and highest > 0:
+            points += qos * a.qos[At(job)] / highest
+        score[At(job)] = math.floor(points + 1e-6)  # whole points, independent of rounding errors of the parts
 
 
-@kernel
+@part
 def _score(s: Any, a: Any, cores: float) -> None:
     order, pools = s[ORDER], len(a.free)
     moment = s[NOW]
-    first = 0 if order in (WFP, MULTIFACTOR) else s[SORTED]  # other scores stay as they are
+    first = 0 if order == WFP else s[SORTED]  # other scores stay as they are
     if order == MULTIFACTOR and s[PERIOD] > 0:
         moment = s[RECKONED]
     elif order == MULTIFACTOR:
         _share(s, a)
+    if order == MULTIFACTOR:
+        _multifactor(s, a, moment, cores)
+        return
     for i in range(first, s[QUEUED]):
         job = a.queue[At(i)]
         request = a.request[At(job)]
@@ -373,8 +388,6 @@ def _score(s: Any, a: Any, cores: float) -> None:
             score = -1.0 * request
         elif order == WFP:
             score = ((s[NOW] - a.submit[At(job)]) / request) ** 3 * width
-        elif order == MULTIFACTOR:
-            score = _multifactor(a, job, moment, cores)
         else:
             since = math.log10(max(a.submit[At(job)] - s[FIRST] + 1.0, 1.0))
             if order == F1:
@@ -486,7 +499,7 @@ def _may_start(s: Any, a: Any) -> bool:
     return False
 
 
-@kernel
+@part
 def easy(s: Any, a: Any) -> bool:
     """Start fitting jobs; the first of each partition that does not fit gets a reservation, which is respected."""
     now, pools, started, i = s[NOW], len(a.free), 0, s[SCANNED]
@@ -496,12 +509,17 @@ def easy(s: Any, a: Any) -> bool:
             a.blocked[p] = 0
     elif s[KNOWN]:
         advance(s, a.profile.points)
+    open_partitions = len(a.blocked)
+    for p in range(len(a.blocked)):
+        open_partitions -= a.blocked[p]
     idle = _may_start(s, a)
     while i < s[QUEUED] and idle:
         job = a.queue[At(i)]
         i += 1
-        waits = a.blocked[At(a.partition[At(job)])] != 0
         fit = fits(a.demand, a.free, job, 0, pools)
+        if not fit and open_partitions == 0:
+            continue
+        waits = a.blocked[At(a.partition[At(job)])] != 0
         if not fit and (waits or not fits(a.demand, a.capacity, job, 0, pools)):
             continue
         if fit and (not s[KNOWN] or earliest(a.profile, job, s[HEAD], now, pools) == s[HEAD]):
@@ -515,6 +533,7 @@ def easy(s: Any, a: Any) -> bool:
                 launch(s, a, job)
                 return True
             a.blocked[At(a.partition[At(job)])] = 1
+            open_partitions -= 1
             if not s[KNOWN]:
                 reset(s, a.profile, a.running, a.expected, a.free)
                 s[KNOWN] = 1
@@ -605,7 +624,7 @@ def _periodic(s: Any, a: Any) -> None:
             launch(s, a, job)
 
 
-@kernel
+@part
 def schedule(s: Any, a: Any, mode: int) -> bool:
     """Do one pass; return whether it must be repeated with other scores, which the caller computes."""
     again = s[STIRRED] != 0 or mode != PERIODIC
@@ -640,7 +659,7 @@ def schedule(s: Any, a: Any, mode: int) -> bool:
     return False
 
 
-@kernel
+@part
 def in_order(s: Any, a: Any) -> int:
     """Sort the queue in its order, with the caller's scores for a custom one; return how far it is as before."""
     if s[ORDER] not in (FCFS, CUSTOM):
