@@ -2,9 +2,11 @@
 
 It needs no forecast.
 
-All remaining stages are requested as one job, at the largest width that still shortens the run enough. If that job has
-not started after a while, further jobs are requested: the same stages at other widths, the widest first, and the next
-stage alone. A gap is often large enough for one of two pending jobs, and too small for the other.
+All remaining stages, or as many of the next ones as can share a job, are requested as one job, at the largest width
+that still shortens the run enough. If that job has not started after a while, further jobs are requested: the same
+stages at other widths, the widest first, and the next stage alone. A gap is often large enough for one of two pending
+jobs, and too small for the other. A workflow of which several stages may run at once does not race: one job would run
+them one after the other.
 
 The first to start is kept, so a job that runs longer may start just before one that would have ended sooner. Therefore
 it is requested only after the first has waited as long as the other runs longer. Whatever the queue does then, the loss
@@ -16,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise, takewhile
 from typing import Literal
 
 from asa.backend import Capabilities
@@ -23,10 +26,12 @@ from asa.core.late import dataclass
 from asa.errors import InputError
 from asa.shapes import Shape
 from asa.units import format_duration
+from asa.waves import likeness
 from asa.workflow import Stage
 
 from .base import Cancellation, Choice, Keep, Phase, Plan, PlannedJob, RacerView, RunView
-from .planning.molding import WideningJob, forms_of, lines_of
+from .planning.molding import Line, WideningJob, forms_of, lines_of
+from .planning.parts import max_walltimes
 
 _HAS_JOB = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
 
@@ -62,17 +67,18 @@ class Races:
         stages = [view.stages[name].stage for name in left]
         if not view.capabilities.races or not all(stage.is_one_job and not stage.local for stage in stages):
             return None
+        if not all(before in view.stages[name].stage.strictly_after for before, name in pairwise(left)):
+            return None  # several may run at once
         if any(view.stages[name].phase in _HAS_JOB for name in left):
             return self._partners(view, left)
         first = view.to_run_now()
         if len(first) != 1 or not left or left[0] != first[0]:
             return None
-        job, *others = self.requests(left, stages, view.capabilities)
+        job, *others = self.requests(stages, view.capabilities)
         if not others:
             return None
         choices = {name: Choice(shape) for name, shape in zip(job.stages, job.shapes, strict=True)}
-        what = "all that is left in one job" if len(left) > 1 else "its only job"
-        reason = f"{what}, on {job.cores} cores, beyond which it gains little; others may race with it"
+        reason = f"{job.what(len(left))}, on {job.on}, beyond which it gains little; others may race with it"
         return Plan.of([PlannedJob(job.stages, view.now_s, Keep.NOTHING, reason, racer=1)], choices=choices)
 
     def _partners(self, view: RunView, left: Sequence[str]) -> Plan | None:
@@ -86,12 +92,12 @@ class Races:
         if not lead.is_pending:
             return Plan()  # the job has ended, and another job that may have begun is being looked for
         stages = [view.stages[name].stage for name in left]
-        asked = {_rest(racer.stages, racer.shapes, left) for racer in view.racers}
-        asked.add(_rest(lead.stages, tuple(_shape(view.stages[name].stage) for name in lead.stages), left))
+        asked = [(racer, _rest(racer.stages, racer.shapes, left)) for racer in view.racers]
+        asked.append((lead, _rest(lead.stages, tuple(_shape(view.stages[name].stage) for name in lead.stages), left)))
         others = [
             job
-            for job in self.requests(left, stages, view.capabilities)
-            if _rest(job.stages, job.shapes, left) not in asked
+            for job in self.requests(stages, view.capabilities)
+            if not any(job.is_asked(racer) for racer, rest in asked if rest == _rest(job.stages, job.shapes, left))
         ]
         most = view.capabilities.max_queued
         pending = sum(racer.is_pending for racer in view.racers)
@@ -109,29 +115,52 @@ class Races:
         reason = f"races with job {lead.job_id}, which has waited for {waited}: {called}"
         return PlannedJob(job.stages, submit_s, Keep.NOTHING, reason, racer=number, shapes=job.shapes)
 
-    def requests(self, left: Sequence[str], stages: Sequence[Stage], site: Capabilities) -> list[RaceRequest]:
+    def requests(self, stages: Sequence[Stage], site: Capabilities) -> list[RaceRequest]:
         """List the requests in order: the first by itself, the others after a while."""
-        whole = list(self._ladder(stages, site))
+        whole = list(self._ladder(_alike(stages, site), site))
         first_s = {name: shape.run_s for one in whole[:1] for name, shape in zip(one.stages, one.shapes, strict=True)}
-        alone = list(self._ladder(stages[:1], site))[: self.alone] if len(left) > 1 else []
+        alone = list(self._ladder(stages[:1], site))[: self.alone] if any(len(one.stages) > 1 for one in whole) else []
         return [
             replace(one, longer_s=one.run_s - sum(first_s.get(name, math.inf) for name in one.stages))
             for one in (*whole[:1], *alone[:1], *whole[1:2], *whole[2:], *alone[1:])
         ]
 
     def _ladder(self, stages: Sequence[Stage], site: Capabilities) -> Iterator[RaceRequest]:
-        """Return the worthwhile requests for the given stages in one job, the widest first."""
-        names = tuple(stage.name for stage in stages)
+        """Return the worthwhile requests for as many of the stages as fit into one job, the widest first."""
         lines = lines_of({stage.name: forms_of(stage, site) for stage in stages})
+        max_walltime_s = max_walltimes(site)
+        fitting = [(line, _fitting(stages, line, max_walltime_s(line.partition))) for line in lines]
+        names = tuple(stage.name for stage in stages[: max((number for _, number in fitting), default=0)])
         kept: dict[str, list[RaceRequest]] = {}
-        for line in lines:  # ascending in width, by partition
-            job = WideningJob(line)
-            if not all(job.add(name) for name in names):
+        for line, number in fitting:  # ascending in width, by partition
+            if number < len(names):
                 continue
+            job = WideningJob(line)
+            for name in names:
+                job.add(name)
             here = kept.setdefault(line.partition, [])
             if not here or job.run_s <= self.max_share * here[-1].run_s:
                 here.append(RaceRequest(names, job.shapes, job.cores, job.run_s))
         yield from sorted((form for here in kept.values() for form in here), key=lambda form: (-form.cores, form.run_s))
+
+
+def _alike(stages: Sequence[Stage], site: Capabilities) -> list[Stage]:
+    """Return the first of the stages, as many as may share a job: as in plans, their requests are equal."""
+    first = stages[0]
+    kind = likeness(first, site)
+    return [
+        first,
+        *takewhile(lambda other: not (first.retries or other.retries) and likeness(other, site) == kind, stages[1:]),
+    ]
+
+
+def _fitting(stages: Sequence[Stage], line: Line, max_walltime_s: float) -> int:
+    """Count the stages, from the first on, that a job of this width and partition can run within its walltime."""
+    job = WideningJob(line)
+    for number, stage in enumerate(stages):
+        if not job.add(stage.name) or (number and job.walltime_s > max_walltime_s):
+            return number
+    return len(stages)
 
 
 def rival_of(view: RunView, cancellation: Cancellation) -> PlannedJob | None:
@@ -181,10 +210,28 @@ class RaceRequest:
     longer_s: float = 0.0
     """How much longer it runs than the first request does for the same stages."""
 
+    @property
+    def on(self) -> str:
+        """Its cores, in words."""
+        return f"{self.cores} core{'' if self.cores == 1 else 's'}"
+
+    def what(self, left: int) -> str:
+        """Return in words which of the remaining stages it is for; `left`: their number."""
+        number = len(self.stages)
+        if number == left:
+            return "all that is left in one job" if left > 1 else "the last stage"
+        return "the next stage alone" if number == 1 else f"the next {number} stages in one job"
+
     def called(self, left: int) -> str:
-        """Return the resources that it requests, in words."""
-        what = "all that is left" if len(self.stages) == left else "the next stage alone"
-        return f"{what}, on {self.cores} core{'' if self.cores == 1 else 's'} for {format_duration(self.run_s)}"
+        """Return in words what it is for and the resources that it requests."""
+        return f"{self.what(left)}, on {self.on} for {format_duration(self.run_s)}"
+
+    def is_asked(self, racer: RacerView) -> bool:
+        """Whether a job that has the same stages left, in the same shapes, does as well.
+
+        One that was requested for more stages may ask for more cores than the remaining ones need.
+        """
+        return racer.stages == self.stages or racer.cores <= self.cores
 
 
 def read_races(settings: Mapping[str, str]) -> tuple[Races | None, Literal["always", "unknown"]]:

@@ -6,7 +6,7 @@ import pytest
 from mortal_client import Killed, Mortal, Wrong, answer_lost, deferred, go, lost, unavailable
 from racing_world import CHAIN, Late, check, machine, ran, refused, stage
 
-from asa.backend import JobSpec, JobState
+from asa.backend import JobSpec, JobState, PartitionLimits
 from asa.cli.kinds import unit_standing
 from asa.cli.standing import StageStanding
 from asa.outcome import JobOutcome
@@ -16,11 +16,12 @@ from asa.runner.entries import GivingUp, Intended
 from asa.runner.forecasts import LearnedForecast, NoForecast
 from asa.runner.outlook import jobs_at_first
 from asa.runner.state import RunState
+from asa.shapes import Moldable, Scaling
 from asa.strategies import load_strategy
 from asa.strategies.base import Phase
 from asa.strategies.racing import Races
 from asa.waits import LEVELS, WaitForecast
-from asa.workflow import Workflow
+from asa.workflow import Stage, Workflow
 
 RACING = replace(load_strategy("asa-plan:races=yes"), races=Races(max_racers=4, alone=2, patience=0))
 # submit, request, run, cores: what others hold
@@ -270,3 +271,57 @@ def test_what_does_not_race_is_planned_as_without():
         assert Races().plan(state.view(0.0)) is None
     state = RunState("w", CHAIN, replace(machine(WAITS).capabilities, races=False), "r" * 12, None, "")
     assert Races().plan(state.view(0.0)) is None
+
+
+def test_stages_that_may_run_at_once_are_not_put_into_one_job(tmp_path):
+    """Two stages after the first fit beside each other; in a job for all that is left they would take turns."""
+    halves = [replace(stage(name, "a"), cores=4, moldable=Moldable((4, 2), scaling=Scaling("tasks"))) for name in "bc"]
+    result = go(machine(()), tmp_path, load_strategy("asa-plan"), flow=Workflow("fork", [stage("a"), *halves]))
+    assert [stages for stages, _, _ in asked(result)] == [("a",), ("b",), ("c",)]
+    assert result.records[-1].time_s == 200
+
+
+@pytest.mark.parametrize(
+    ("place", "changes", "first"),
+    [
+        (2, {"account": "other"}, ("a", "b")),
+        (2, {"options": ("--foo",)}, ("a", "b")),
+        (2, {"partition": "other"}, ("a", "b")),
+        (0, {"retries": 1}, ("a",)),
+        (1, {"retries": 1}, ("a",)),
+    ],
+)
+def test_a_job_is_asked_for_as_many_stages_as_can_share_it(place, changes, first, tmp_path):
+    stages = list(CHAIN.stages.values())
+    stages[place] = replace(stages[place], **changes)
+    result = go(machine(WAITS), tmp_path, load_strategy("asa-plan"), flow=Workflow("chain", stages))
+    assert result.outcome == "completed", result.reason
+    assert asked(result)[0] == (first, 8, 0)
+    assert [r.stages for r in result.records if isinstance(r, StageEnded)] == [("a",), ("b",), ("c",)]
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "first", "widths"), [(600, 3, {8}), (1200, 3, {8, 4}), (599, 2, {8}), (200, 1, {8})]
+)
+def test_no_racer_asks_for_more_time_than_its_partition_gives(limit_s, first, widths, tmp_path):
+    """On 8, 4 and 2 cores a stage asks for 200, 400 and 800 s."""
+    world = Late(machine(((0, 3000, 3000, 8),)), at=-1, delay_s=0.0)
+    world.capabilities = replace(world.capabilities, partition="p", partitions={"p": PartitionLimits(limit_s)})
+    result = go(world, tmp_path, load_strategy("asa-plan"), flow=CHAIN)
+    check(world, tmp_path, result)
+    submitted = [r for r in result.records if isinstance(r, Submitted)]
+    assert max(r.walltime_s for r in submitted) <= limit_s
+    assert len(submitted[0].stages) == first
+    assert {r.cores for r in submitted if len(r.stages) == first and r.time_s < 3000} == widths
+
+
+def test_what_is_left_is_asked_for_alone_if_its_job_holds_cores_for_what_has_ended(tmp_path):
+    """4 of 8 cores are free until 3000, by when the job of both stages could not end, but each alone does."""
+    stages = [
+        replace(stage("a"), moldable=Moldable((8, 4), scaling=Scaling("tasks"))),
+        Stage("b", cores=1, walltime_s=2600, expected_run_s=100, after=("a",)),
+    ]
+    result = go(machine(((0, 3000, 3000, 4),)), tmp_path, RACING, flow=Workflow("chain", stages))
+    ended = {r.stages[0]: r.time_s for r in result.records if isinstance(r, StageEnded)}
+    assert ended == {"a": 260, "b": 360}
+    assert asked(result)[-1] == (("b",), 1, 260)

@@ -277,7 +277,7 @@ class SharedWorld:
             command="true",
             moldable=Moldable((cores, half), shapes, walltime_at=((cores, request), (half, _HALF_TAKES * request))),
         )
-        for asked in self._habits.races.requests(["job"], [stage], self._site):
+        for asked in self._habits.races.requests([stage], self._site):
             times = 1.0 if asked.cores == cores else _HALF_TAKES
             yield asked.cores, math.ceil(asked.shapes[0].walltime_s), math.ceil(times * run)
 
