@@ -255,7 +255,7 @@ def _price_of(path: Path, value: object) -> str:
     try:
         parse_price(price)
     except InputError as error:
-        message = error.message if isinstance(value, str) else "is no price of time"
+        message = error.message if isinstance(value, str) else f"{value!r} is no price of time"
         raise InputError(message, where=location(path, _PRICE), hint=error.hint) from None
     return price
 

@@ -178,6 +178,18 @@ def test_the_frontier_shows_what_an_hour_sooner_costs_and_the_choice_on_it(place
     assert shown.rstrip().endswith("--strategy 'asa-plan:price=1 h = 20 core-hours'")
 
 
+@pytest.mark.parametrize("price", [(), ("--price", "1 h = 1 core-hours")])
+def test_where_the_cheapest_plan_is_not_chosen_the_sentence_says_why(place, tmp_path, price):
+    write(tmp_path, [("a", "", 48), ("b", "a", 48), ("c", "b", 1)])
+    accrues = ("--set", "age_accrues=yes", *price)
+    document = told(place, *accrues)
+    each_s = document["price_s_per_core_hour"]
+    costs_s = {c["name"]: c["makespan_s"]["mean"] + each_s * c["core_hours"] for c in document["candidates"]}
+    assert costs_s[chosen(document)["name"]] > min(costs_s.values()) + 1
+    words = " ".join(place(*accrues).stdout.split())
+    assert "Chosen: one job per stage. No plan of lower expected cost ends before it in 90% of the sampled" in words
+
+
 def test_a_price_is_kept_in_a_site_file(place, tmp_path, log):
     """The price is valid for plans and runs; a command's own price comes first, and so does a budget."""
     write_wide(tmp_path)

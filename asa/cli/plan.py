@@ -492,10 +492,11 @@ class _Shown:
         worth = " ".join(filter(None, [f"if {format_price(price_s)}", each]))
         if aim.price_s is not None:
             of = f", as {self.price_of} says" if self.price_of.startswith("site") else ""
-            return f"Chosen: the plan with the lowest cost, {worth}{of}."
-        share = "1 % of its core-hours weighs as much as 0.1 % of its" if outlook.question.typically else _USUAL_WORTH
-        otherwise = "--price, --at-most and --deadline change this"
-        how = f"{worth}: {share} makespan. {otherwise}."
+            how = f"{worth}{of}."
+        else:
+            of_shapes = "1 % of its core-hours weighs as much as 0.1 % of its"
+            share = of_shapes if outlook.question.typically else _USUAL_WORTH
+            how = f"{worth}: {share} makespan. --price, --at-most and --deadline change this."
         if self._is_cheapest_unsure:
             from asa.strategies.planning import LIKELY
 

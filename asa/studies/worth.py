@@ -251,7 +251,8 @@ def _of_widths(
             continue
         compared = _compared([plan], rivals)
         decides = all(way.is_clear and way.weighed.mean < -_MATTERS for way in compared[: len(own)])
-        sentence = _told_of_widths(widths, plan, way, compared[0], compared[len(own) :], decides=decides)
+        may = _may_be_better(compared[: len(own)])
+        sentence = _told_of_widths(widths, plan, way, compared[0], compared[len(own) :], decides=decides, may=may)
         law = written(widths.law)
         verdicts.append(WidthsVerdict(decides, law, widths.stages, widths.widths, compared, sentence))
     return next((verdict for verdict in verdicts if verdict.would_decide), verdicts[-1] if verdicts else None)
@@ -272,8 +273,12 @@ def _told_of_widths(
     single: Sequence[ComparedWay],
     *,
     decides: bool,
+    may: bool,
 ) -> str:
-    """Return the sentence on a law: how much a choice of widths gains, for how many core-hours, and how to write it."""
+    """Return the sentence on a law: how much a choice of widths gains, for how many core-hours, and how to write it.
+
+    `decides`: whether it is clearly better; `may`: whether it may be.
+    """
     (own, *more), stages, scaling = widths.widths, widths.stages, _toml(written(widths.law))
     who = f"stage {stages[0]}"
     if len(stages) > 1:
@@ -285,9 +290,12 @@ def _told_of_widths(
     share, hours = _times(first.time), [cell.intervals["core_hours"].mean for cell in (plan, way)]
     costs = f"{hours[0]:,.1f} core-hours in place of {hours[1]:,.1f}"
     if not decides:
+        known = "Several widths would not decide"
+        if may:
+            known = f"Whether several widths would decide cannot be told from {len(_pairs(plan, way))} starting times"
         return (
-            f"Several widths would not decide: if {who} could run {could}, {plan.strategy} would take {share} of the "
-            f"time of {way.strategy}, and {costs}."
+            f"{known}: if {who} could run {could}, {plan.strategy} would take {share} of the time of {way.strategy}, "
+            f"and {costs}."
         )
     answer = (
         f"Several widths would decide: if {who} could run {could}, {plan.strategy} would be "
@@ -389,14 +397,14 @@ def _answer(compared: Sequence[ComparedWay]) -> tuple[Literal["yes", "no", "uncl
     better = [way for way, ones in of.items() if all(o.is_clear and o.weighed.mean < -_MATTERS for o in ones)]
     if better:
         return "yes", min(better, key=worst.__getitem__)
-    may = [
-        way
-        for way, ones in of.items()
-        if all(not o.weighed.low > -3 * _MATTERS for o in ones)  # nan, from a single replication, excludes nothing
-    ]
-    if may:
+    if may := [way for way, ones in of.items() if _may_be_better(ones)]:
         return "unclear", min(may, key=worst.__getitem__)
     return "no", min(worst, key=worst.__getitem__)
+
+
+def _may_be_better(compared: Sequence[ComparedWay]) -> bool:
+    """Whether a strategy may be better than all rivals by an amount that matters."""
+    return all(not one.weighed.low > -3 * _MATTERS for one in compared)  # nan, from one replication, excludes nothing
 
 
 def _first(answer: str, hero: Cell, best: Cell, last: ComparedWay) -> str:

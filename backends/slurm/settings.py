@@ -263,6 +263,8 @@ def _explained(model: type[SlurmSettings], error: ValidationError) -> InputError
     if first["type"] == "missing":
         return InputError("is missing", where=key, hint=f"Give it: --option {key}=..., or a line in a site file.")
     message = str(first["msg"]).removeprefix("Value error, ")
+    if first["type"] in {"bool_type", "bool_parsing"}:
+        message = 'is neither "yes" nor "no"'
     if not key and (named := re.match(r"(\w+): (.*)", message)):
         key, message = named[1], named[2]
     return InputError(message, where=key or None, hint="Correct this setting.")

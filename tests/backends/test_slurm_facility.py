@@ -60,6 +60,7 @@ def by_topic(examination):
         (CommandSettings, {"poll": "soon"}, "poll", "no duration"),
         (CommandSettings, {"environment": "A"}, "environment", "NAME=value"),
         (CommandSettings, {"cores_per_node": "0"}, "cores_per_node", "greater"),
+        (CommandSettings, {"races": "never"}, "races", 'neither "yes" nor "no"'),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_named(model, given_settings, where, words):

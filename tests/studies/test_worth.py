@@ -157,9 +157,9 @@ def test_ways_that_fail_are_left_out_and_none_at_all_is_an_error():
 WIDE = Workflow("flow", [Stage("a", cores=112, walltime_s=3600), Stage("b", cores=1, walltime_s=3600, after=("a",))])
 
 
-def what_if(law, mean_h, single_h, *, hours=10.0):
+def what_if(law, mean_h, single_h, *, hours=10.0, moments=40):
     """Make the results of several widths: of the plan that chooses among them, and of `chained` in one of them."""
-    came = runs({"asa-plan": mean_h, "chained --width 14": single_h}, {"asa-plan": hours}, seed=2)
+    came = runs({"asa-plan": mean_h, "chained --width 14": single_h}, {"asa-plan": hours}, moments=moments, seed=2)
     return assumed_widths(WIDE, law), came
 
 
@@ -236,12 +236,19 @@ def test_what_the_plan_gains_without_other_widths_is_not_theirs():
 
 
 def test_where_several_widths_change_nothing_that_is_said_with_figures():
-    own = runs({"per-stage": 4.0, "chained": 3.0, "asa-plan": 3.0})
-    verdict = judged(WIDE, own, assumed=[what_if(law, 3.0, 3.0) for law in usual_laws(WIDE)])
+    own = runs({"per-stage": 4.0, "chained": 3.0, "asa-plan": 3.0}, moments=160)
+    verdict = judged(WIDE, own, assumed=[what_if(law, 3.0, 3.0, moments=160) for law in usual_laws(WIDE)])
     assert verdict.sentences[0] == "It is not worth it here: chained does as well."
     assert not verdict.widths.would_decide
     assert "would not decide" in verdict.widths.sentence
     assert judged(WIDE, own).widths is None
+
+
+def test_of_too_few_starts_it_is_not_said_that_several_widths_change_nothing():
+    own = runs({"per-stage": 4.0, "chained": 3.0, "asa-plan": 3.0}, moments=4)
+    found = judged(WIDE, own, assumed=[what_if(usual_laws(WIDE)[0], 2.8, 3.0, moments=4)]).widths
+    assert not found.would_decide
+    assert found.sentence.startswith("Whether several widths would decide cannot be told from 4 starting times: if ")
 
 
 def test_of_single_widths_the_best_is_a_rival_of_a_choice_among_several():

@@ -2,8 +2,9 @@
 
 A world of thousands of whole clients would take hours, so users are light agents on the engine. They have no journal,
 no scripts and no plans of whole graphs. They take from asa what matters to others: its estimator, which learns from the
-queue that they all change; its rule of races (`asa.strategies.racing`); and when `asa` and `asa-naive` ask for a stage
-ahead of time (`asa.strategies.asa`), stage by stage. They look at the queue at intervals, as a client does.
+queue that they all change; its rule of races, but without patience (`asa.strategies.racing`); and when `asa` and `asa-
+naive` ask for a stage ahead of time (`asa.strategies.asa`), stage by stage. They look at the queue at intervals, as a
+client does.
 """
 
 from __future__ import annotations
