@@ -10,8 +10,8 @@ them one after the other.
 
 The first to start is kept, so a job that runs longer may start just before one that would have ended sooner. Therefore
 it is requested only after the first has waited as long as the other runs longer. Whatever the queue does then, the loss
-among requests for the same stages is bounded as in ski rental: they take at most about twice as long as if the waits had
-been known.
+among requests for the same stages is bounded as in ski rental: these take at most about twice as long as if the waits
+had been known.
 """
 
 from __future__ import annotations
