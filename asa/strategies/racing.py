@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from typing import Literal
 
 from asa.backend import Capabilities
@@ -27,12 +27,11 @@ from asa.core.late import dataclass
 from asa.errors import InputError
 from asa.shapes import Shape
 from asa.units import format_duration
-from asa.waves import likeness
 from asa.workflow import Stage
 
 from .base import Cancellation, Choice, Keep, Phase, Plan, PlannedJob, RacerView, RunView
 from .planning.molding import Line, WideningJob, forms_of, lines_of
-from .planning.parts import max_walltimes
+from .planning.parts import alike, max_walltimes
 
 _HAS_JOB = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
 
@@ -118,7 +117,7 @@ class Races:
 
     def requests(self, stages: Sequence[Stage], site: Capabilities) -> list[RaceRequest]:
         """List the requests in order: the first by itself, the others after a while."""
-        whole = list(self._ladder(_alike(stages, site), site))
+        whole = list(self._ladder(alike(stages, site), site))
         first_s = {name: shape.run_s for one in whole[:1] for name, shape in zip(one.stages, one.shapes, strict=True)}
         alone = list(self._ladder(stages[:1], site))[: self.alone] if any(len(one.stages) > 1 for one in whole) else []
         return [
@@ -143,16 +142,6 @@ class Races:
             if not here or job.run_s <= self.max_share * here[-1].run_s:
                 here.append(RaceRequest(names, job.shapes, job.cores, job.run_s))
         yield from sorted((form for here in kept.values() for form in here), key=lambda form: (-form.cores, form.run_s))
-
-
-def _alike(stages: Sequence[Stage], site: Capabilities) -> list[Stage]:
-    """Return the first of the stages, as many as may share a job: as in plans, their requests are equal."""
-    first = stages[0]
-    kind = likeness(first, site)
-    return [
-        first,
-        *takewhile(lambda other: not (first.retries or other.retries) and likeness(other, site) == kind, stages[1:]),
-    ]
 
 
 def _fitting(stages: Sequence[Stage], line: Line, max_walltime_s: float) -> int:

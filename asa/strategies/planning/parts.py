@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import takewhile
 
 from asa.backend import Capabilities
 from asa.core.late import dataclass
 from asa.shapes import Shape
 from asa.units import core_hours
 from asa.waves import Waves, cores_of, is_series, likeness, slots_of, unlike, walltime_of, waves_of
-from asa.workflow import Workflow
+from asa.workflow import Stage, Workflow
 
 from .elasticity import RIGID, Elasticity, Resizing, RisingJob
 from .molding import Form, Line, WideningJob, lines_of
@@ -60,6 +61,16 @@ def max_walltimes(site: Capabilities) -> Callable[[str], float]:
         return math.inf if limits is None or limits.max_walltime_s is None else limits.max_walltime_s
 
     return max_walltime_s
+
+
+def alike(stages: Sequence[Stage], site: Capabilities) -> list[Stage]:
+    """Return the first of the stages, as many as one job can run: their requests are equal, and none has retries."""
+    first = stages[0]
+    kind = likeness(first, site)
+    return [
+        first,
+        *takewhile(lambda other: not (first.retries or other.retries) and likeness(other, site) == kind, stages[1:]),
+    ]
 
 
 class Parts:
