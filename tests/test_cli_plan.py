@@ -1,6 +1,7 @@
 """``asa plan``: what the optimiser would do, shown before anything is submitted."""
 
 import json
+import shlex
 import sys
 from types import SimpleNamespace
 
@@ -176,6 +177,19 @@ def test_the_frontier_shows_what_an_hour_sooner_costs_and_the_choice_on_it(place
     assert "the lowest cost, if 1 h = 20 core-hours (a core-hour is worth 3m00s)." in words
     assert "*: of these the least hours x 20 + core-hours." in words
     assert shown.rstrip().endswith("--strategy 'asa-plan:price=1 h = 20 core-hours'")
+
+
+def test_the_commands_for_a_run_and_its_plan_have_what_predicts_its_waits(place, tmp_path):
+    """With no past jobs requests race: a command without that would show, or run, another plan."""
+    write_wide(tmp_path)
+    given = ("--estimator", "asa", "--history", "0", "--seed", "3")
+    [_, *run_words] = shlex.split(place(*given, columns=500).stdout.splitlines()[-1])
+    dry = asa(*run_words, "--dry-run", columns=500)
+    assert "others may race with it" in " ".join(dry.stdout.split())
+    assert "or in several shapes while waits are not known" in dry.stderr
+    assert "several shapes" not in asa(*run_words, "--dry-run", "--no-races", columns=500).stderr
+    [_, *plan_words] = shlex.split(dry.stderr.splitlines()[0].partition("why: ")[2])
+    assert asa(*plan_words, columns=500).stdout == place(*given, columns=500).stdout
 
 
 @pytest.mark.parametrize("price", [(), ("--price", "1 h = 1 core-hours")])

@@ -95,10 +95,17 @@ WidthOption = Annotated[
 class Forecasting:
     """The options that choose how waits are predicted, by their names."""
 
-    estimator: str
-    bank: str | None  # the bank's folder; `none` for no bank, None for the usual one
-    history: int  # how many past jobs of all users to learn at the beginning
-    seed: int
+    estimator: str = "auto"
+    bank: str | None = None  # the bank's folder; `none` for no bank, None for the usual one
+    history: int = 2000  # how many past jobs of all users to learn at the beginning
+    seed: int = 0
+
+    def words(self) -> list[str]:
+        """Write what differs from the usual as on a command line."""
+        values = {"estimator": self.estimator, "bank": self.bank, "history": self.history, "seed": self.seed}
+        usual = Forecasting()
+        given = {name: value for name, value in values.items() if value != getattr(usual, name)}
+        return [word for name, value in given.items() for word in (f"--{name}", str(value))]
 
 
 @dataclass(frozen=True, slots=True)

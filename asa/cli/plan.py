@@ -156,7 +156,8 @@ def plan(
     else:
         also = [("--backend", backend), ("--site", site), ("--width", str(width) if width is not None else None)]
         where = [word for option in also if option[1] is not None for word in option if word]
-        run = [workflow if asked.source else "flow.toml", *where, *given.words(), "--strategy", shown.made.strategy]
+        where += [*given.words(), *forecasting.words()]
+        run = [workflow if asked.source else "flow.toml", *where, "--strategy", shown.made.strategy]
         _print(shown, weighed, shlex.join(["asa", "run", *run]), is_model=not asked.source)
     if picture is not None:
         _draw(shown, picture)

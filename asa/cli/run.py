@@ -51,7 +51,7 @@ from asa.errors import InputError, UnavailableError
 from asa.units import format_duration
 
 if TYPE_CHECKING:
-    from asa.backend import Facility
+    from asa.backend import Capabilities, Facility
     from asa.cli.live import Display
     from asa.runner import RunFolder, RunPlan
     from asa.runner.state import RunState
@@ -65,6 +65,7 @@ _BY_RULE = {  # by whether age accrues
     False: "asks for each stage before its turn where that pays, without a dependency",
 }
 _OF_SHAPES = ", in the shape that suits the queue"
+_RACES = ", or in several shapes while waits are not known"
 
 OneAtATimeOption = Annotated[
     bool,
@@ -190,8 +191,9 @@ def run(
         asked.connected(Path(scratch)) as world,
     ):
         if not quiet:
-            plan_command = _plan_command(workflow, {"--backend": backend, "--site": site, "--cores": cores}, given)
-            _say_first(asked, chosen, plan_command, age_accrues=world.capabilities.age_accrues)
+            where = {"--backend": backend, "--site": site, "--cores": cores, "--width": width}
+            plan_command = _plan_command(workflow, where, [*given.words(), *forecast.words()])
+            _say_first(asked, chosen, plan_command, world.capabilities)
         who = asked.chosen(world, chosen)
         address = asked.opened.notify if notify is None else notify
         plan = replace(asked.planned(world, chosen, who, name=name or ""), fail_fast=fail_fast, notify=address)
@@ -217,27 +219,29 @@ def run(
         raise type(error)(error.message, where=error.where, hint=hint) from error
 
 
-def _plan_command(workflow: str, options: Mapping[str, str | int | None], given: Given) -> str:
-    """Return the command that shows the plan of a run with these options, and the reasons."""
+def _plan_command(workflow: str, options: Mapping[str, str | int | None], also: Sequence[str]) -> str:
+    """Return the command that shows the plan of a run with these options, and the reasons; `also`: further words."""
     words = [str(word) for option in options.items() if option[1] is not None for word in option]
-    return shlex.join(["asa", "plan", workflow, *words, *given.words()])
+    return shlex.join(["asa", "plan", workflow, *words, *also])
 
 
-def _say_first(asked: AskedRun, strategy: str, plan_command: str, *, age_accrues: bool) -> None:
+def _say_first(asked: AskedRun, strategy: str, plan_command: str, capabilities: Capabilities) -> None:
     """Say what the strategy does, and what stages call that is not here."""
     from asa.cli.stand_ins import note_before
 
     stages = asked.workflow.stages.values()
     chooses = asked.width is None and any(stage.moldable for stage in stages)
-    write_notice(_does(strategy, plan_command, age_accrues=age_accrues, chooses=chooses))
+    write_notice(_does(strategy, plan_command, capabilities, chooses=chooses))
     if note := note_before(asked.opened, stages):
         write_notice(note)
 
 
-def _does(strategy: str, plan_command: str, *, age_accrues: bool, chooses: bool) -> str:
+def _does(strategy: str, plan_command: str, capabilities: Capabilities, *, chooses: bool) -> str:
     """Describe a strategy in some ten words, and say where to read why; `chooses`: stages leave it their shapes."""
     if (name := strategy.partition(":")[0]) == _STRATEGY:
-        return f"Strategy `{strategy}` {_BY_RULE[age_accrues]}{_OF_SHAPES * chooses}; why: {plan_command}"
+        races = capabilities.races and "races=no" not in strategy.split(":")
+        shapes = f"{_OF_SHAPES}{_RACES * races}" * chooses
+        return f"Strategy `{strategy}` {_BY_RULE[capabilities.age_accrues]}{shapes}; why: {plan_command}"
     does = plugins.describe("asa.strategies", name)[0].rstrip(".")
     return f"Strategy `{strategy}`: {does}; others: asa list"
 
