@@ -65,7 +65,7 @@ _BY_RULE = {  # by whether age accrues
     False: "asks for each stage before its turn where that pays, without a dependency",
 }
 _OF_SHAPES = ", in the shape that suits the queue"
-_RACES = ", or in several shapes while waits are not known"
+_SEVERAL = ", or in several shapes while waits are not known"
 
 OneAtATimeOption = Annotated[
     bool,
@@ -238,9 +238,10 @@ def _say_first(asked: AskedRun, strategy: str, plan_command: str, capabilities: 
 
 def _does(strategy: str, plan_command: str, capabilities: Capabilities, *, chooses: bool) -> str:
     """Describe a strategy in some ten words, and say where to read why; `chooses`: stages leave it their shapes."""
+    from asa.strategies.planned import may_have_rivals
+
     if (name := strategy.partition(":")[0]) == _STRATEGY:
-        races = capabilities.races and "races=no" not in strategy.split(":")
-        shapes = f"{_OF_SHAPES}{_RACES * races}" * chooses
+        shapes = f"{_OF_SHAPES}{_SEVERAL * may_have_rivals(strategy, capabilities)}" * chooses
         return f"Strategy `{strategy}` {_BY_RULE[capabilities.age_accrues]}{shapes}; why: {plan_command}"
     does = plugins.describe("asa.strategies", name)[0].rstrip(".")
     return f"Strategy `{strategy}`: {does}; others: asa list"

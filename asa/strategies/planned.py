@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Literal
 
-from asa.backend import DependencyType
+from asa.backend import Capabilities, DependencyType
 from asa.core.late import dataclass
 from asa.units import format_duration
 
@@ -289,6 +289,15 @@ def without_rivals(strategy: str) -> str:
         return strategy
     name, *settings = strategy.split(":")
     return ":".join([name, *(setting for setting in settings if not setting.startswith("races=")), "races=no"])
+
+
+def may_have_rivals(strategy: str, site: Capabilities) -> bool:
+    """Whether a strategy may have several jobs in a site's queue for the same work at a time.
+
+    `strategy`: its name, with its settings.
+    """
+    made = load_strategy(strategy)
+    return isinstance(made, Planned) and made.rivals and site.races
 
 
 def _longest_first(view: RunView, jobs: Sequence[SearchedJob]) -> Iterator[SearchedJob]:
