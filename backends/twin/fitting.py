@@ -38,6 +38,8 @@ _SMALLEST = (
     0.1,
 )  # tried if each queue has cores or a limit of its own: its peak usage is a rare moment
 _NEAR = 1.1
+_MOVES = (0.8, 0.9, 1.1, 1.25)  # factors by which shares are moved from where they are
+_ROUNDS = 3
 _FINALISTS = 2
 _FOR_EVER_S = 1e8  # wait of a job that never starts
 _AHEAD = 11_000.0  # points of priority between two successive queues: more than those of age and fair share together
@@ -124,7 +126,12 @@ def arrangements(twin: Twin, queues: Queues | None, rules: Sequence[RankingRules
         return
     jobs = replace(twin.jobs, partitions=queues.of.astype(np.int32))
     rows = range(len(queues.names))
-    peaks = {name: peak_cores(jobs, queues.of == row) for row, name in enumerate(queues.names)}
+    lately = np.zeros(len(jobs.table), dtype=np.bool_)
+    lately[_tried_jobs(jobs)] = True
+    peaks = {
+        name: peak_cores(jobs, which & lately if np.any((which := queues.of == row) & lately) else which)
+        for row, name in enumerate(queues.names)
+    }
     own = replace(twin.about, pools=peaks, partitions=tuple(PartitionFacts(name, name) for name in peaks))
     words = f"each of {len(rows)} queues has cores of its own, as many as its jobs had at most at a time"
     yield QueueArrangement(words, replace(twin, about=own, jobs=jobs), rules)
@@ -153,13 +160,12 @@ class _Trials:
 
     def __init__(self, arrangement: QueueArrangement, queues: NDArray[np.int64] | None) -> None:
         twin, self.arrangement = arrangement.twin, arrangement
-        last = first_left_out(twin.jobs)
-        first = max(last - _FITTED, 0)
-        self._trial = _part(twin, first, last)
+        tried = _tried_jobs(twin.jobs)
+        self._trial = _part(twin, tried)
         self._known = compared(self._trial.jobs)
         self._cores = self._trial.jobs.table.cores[self._known]
         self._recorded = self._trial.jobs.wait_s[self._known].astype(np.float64)
-        self._queues = None if queues is None else queues[first:last][self._known]
+        self._queues = None if queues is None else queues[tried][self._known]
         self._whole = list(twin.about.pools)
         # the names, and for each job the place, of what has a share of its own: limits, or else pools
         partitions, limited = twin.about.partitions, arrangement.fits_limits
@@ -221,6 +227,27 @@ class _Trials:
                 ways.append((self._tried(rules, each).whole, each))
             self._best[rules.words] = min(ways, key=lambda way: way[0])
         return self._best[rules.words]
+
+    def refine(self, rules: RankingRules) -> Iterator[None]:
+        """Move the shares of pools or limits a little, each from where it is, as long as this improves the misfit.
+
+        The first ones were found with equal shares for all, and what is near in such company may not be in another.
+        """
+        for _ in range(_ROUNDS if len(self._parts) > 1 else 0):
+            off, shares = self.best(rules)
+            tried = []
+            for factor in (1.0, *_MOVES):
+                moved = {part: min(share * factor, 1.0) for part, share in shares.items()}
+                tried.append((self._tried(rules, moved), moved))
+                yield
+            each = {
+                part: min(tried, key=lambda at: (at[0].by_part[place], -at[1][part]))[1][part]
+                for place, part in enumerate(self._parts)
+            }
+            ways = [(misfits.whole, moved) for misfits, moved in tried]
+            self._best[rules.words] = min([*ways, (self._tried(rules, each).whole, each)], key=lambda way: way[0])
+            if self._best[rules.words][0] >= off:
+                break
 
     def with_less(self, rules: RankingRules) -> Iterator[None]:
         """Beside limits, try smaller shares of the machine as long as this improves the misfit."""
@@ -303,6 +330,7 @@ def fitted(twin: Twin, on_progress: Progress, *, knows_rules: bool, queues: Queu
     finalists = _finalists(pairs)
     for trials, rules in finalists:
         reported(trials.look_closely(rules))
+        reported(trials.refine(rules))
         reported(trials.with_less(rules))
     trials, best = min(finalists, key=lambda pair: pair[0].rank(pair[1]))
     off, shares = trials.best(best)
@@ -330,9 +358,15 @@ def _finalists(pairs: Sequence[tuple[_Trials, RankingRules]]) -> list[tuple[_Tri
     return chosen
 
 
-def _part(twin: Twin, first: int, last: int) -> Twin:
+def _tried_jobs(jobs: Jobs) -> slice:
+    """Return the jobs on which rules are tried: the last ones before those that are left out."""
+    last = first_left_out(jobs)
+    return slice(max(last - _FITTED, 0), last)
+
+
+def _part(twin: Twin, which: slice) -> Twin:
     """Return a twin with a contiguous part of its jobs."""
-    jobs, which = twin.jobs, slice(first, last)
+    jobs = twin.jobs
     table = jobs.table
     cut = JobTable(table.submit[which], table.run[which], table.request[which], table.cores[which])
     return replace(twin, jobs=Jobs(cut, jobs.users[which], jobs.partitions[which], jobs.wait_s[which], jobs.clock_s))
