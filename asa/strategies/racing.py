@@ -244,5 +244,5 @@ def read_races(settings: Mapping[str, str]) -> tuple[Races | None, Literal["alwa
 
 def _whole(name: str, text: str) -> int:
     if not text.isdecimal():
-        raise InputError(f"{text!r} is no whole number", where=f"asa-plan: {name}", hint=f"As in {name}=3.")
+        raise InputError(f"{text!r} is no whole number from 0 on", where=f"asa-plan: {name}", hint=f"As in {name}=3.")
     return int(text)
