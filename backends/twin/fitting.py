@@ -317,7 +317,7 @@ def fitted(twin: Twin, on_progress: Progress, *, knows_rules: bool, queues: Queu
         return replace(twin, about=replace(about, assumed=(*about.assumed, text)))
     pairs = [(trials, rules) for trials in each for rules in trials.arrangement.rules]
     final = min(_FINALISTS, len(usual)) + len(each) - 1
-    count, done = len(pairs) * len(_FIRST_SHARES) + final * len(_SHARES), 0
+    count, done = len(pairs) * len(_FIRST_SHARES) + final * len(_SHARES) + _FINALISTS * (1 + len(_MOVES)), 0
 
     def reported(steps: Iterator[None]) -> None:
         nonlocal done
@@ -330,6 +330,7 @@ def fitted(twin: Twin, on_progress: Progress, *, knows_rules: bool, queues: Queu
     finalists = _finalists(pairs)
     for trials, rules in finalists:
         reported(trials.look_closely(rules))
+    for trials, rules in sorted(finalists, key=lambda pair: pair[0].rank(pair[1]))[:_FINALISTS]:
         reported(trials.refine(rules))
         reported(trials.with_less(rules))
     trials, best = min(finalists, key=lambda pair: pair[0].rank(pair[1]))
