@@ -26,15 +26,18 @@ _OURS = "asa-client"
 
 
 @cache
-def _installed() -> Any:  # its type has changed with Python 3.12
+def _installed() -> tuple[Any, dict[str, dict[str, EntryPoint]]]:  # the former's type has changed with Python 3.12
+    """Return all entry points, and those of each group that was asked for."""
     from importlib.metadata import entry_points  # noqa: PLC0415 - most commands need no name
 
-    return entry_points()  # reads a file of every installed package
+    return entry_points(), {}  # reads a file of every installed package
 
 
-@cache
 def _group(group: str) -> dict[str, EntryPoint]:
-    return {point.name: point for point in _installed().select(group=group)}
+    points, groups = _installed()
+    if group not in groups:
+        groups[group] = {point.name: point for point in points.select(group=group)}
+    return groups[group]
 
 
 def names(group: str) -> list[str]:
