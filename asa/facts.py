@@ -48,7 +48,7 @@ class PartitionFacts:
         What a job there may ask for.
     points
         Priority that it gives to its jobs.
-    most_cores
+    max_cores_in_use
         Cores that its running jobs may have together; None if only its nodes limit them.
     """
 
@@ -56,7 +56,7 @@ class PartitionFacts:
     pool: str
     limits: PartitionLimits = field(default_factory=PartitionLimits)
     points: float = 0.0
-    most_cores: int | None = None
+    max_cores_in_use: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

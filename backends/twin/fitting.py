@@ -69,8 +69,8 @@ class RankingRules:
             pools={pool: share_of(pool, cores) for pool, cores in twin.about.pools.items()},
             partitions=tuple(
                 partition
-                if partition.most_cores is None
-                else replace(partition, most_cores=share_of(limit_of(partition), partition.most_cores))
+                if partition.max_cores_in_use is None
+                else replace(partition, max_cores_in_use=share_of(limit_of(partition), partition.max_cores_in_use))
                 for partition in twin.about.partitions
             ),
         )
@@ -133,10 +133,10 @@ def arrangements(twin: Twin, queues: Queues | None, rules: Sequence[RankingRules
         for row, name in enumerate(queues.names)
     }
     own = replace(twin.about, pools=peaks, partitions=tuple(PartitionFacts(name, name) for name in peaks))
-    words = f"each of {len(rows)} queues has cores of its own, as many as its jobs had at most at a time"
+    words = f"each of {len(rows)} queues has cores of its own, as many as its jobs lately had at most at a time"
     yield QueueArrangement(words, replace(twin, about=own, jobs=jobs), rules)
     [(pool, whole)] = twin.about.pools.items()
-    limited = tuple(PartitionFacts(name, pool, most_cores=min(peak, whole)) for name, peak in peaks.items())
+    limited = tuple(PartitionFacts(name, pool, max_cores_in_use=min(peak, whole)) for name, peak in peaks.items())
     words = f"{len(rows)} queues share all cores, and the jobs of each have at most a number of cores at a time"
     yield QueueArrangement(
         words, replace(twin, about=replace(twin.about, partitions=limited), jobs=jobs), rules, fits_limits=True
@@ -268,23 +268,18 @@ class _Trials:
         off, shares = self.best(rules)
         return off, -min(shares.values())
 
-    def said(self, shares: Shares) -> str:
-        """Return in words which cores are missing."""
-        whole = {_percent(shares[name]) for name in self._whole if name in shares}
-        limits = {_percent(shares[name]) for name in self._parts if self._parts is not self._whole}
-        of_what = "the" if len(whole) == 1 else "a queue's"
-        missing = f"{_span(whole)} % of {of_what} cores are never to be had"
-        limited = f"a queue has {_span(limits)} % less than its jobs ever had at a time"
-        return ", and ".join(words for words, of in ((missing, whole), (limited, limits)) if of - {0})
+    def missing(self, shares: Shares) -> str:
+        """Return in words which cores jobs cannot have."""
+        parts = [("the cores" if len(self._whole) == 1 else "a queue's cores", self._whole)]
+        if self._parts is not self._whole:
+            parts.append(("the cores that a queue lately had at most", self._parts))
+        found = [(of, {round(100 * (1 - shares[name])) for name in names if name in shares}) for of, names in parts]
+        words = (f"{_span(percent)} % of {of}" for of, percent in found if percent - {0})
+        return f"{' and '.join(words)} are never to be had"
 
     def with_all(self, rules: RankingRules) -> float:
         """Return the misfit with all cores."""
         return self._found[rules.words][1.0].whole
-
-
-def _percent(share: float) -> int:
-    """Return the percentage that is missing from a share."""
-    return round(100 * (1 - share))
 
 
 def _span(percentages: Collection[int]) -> str:
@@ -341,10 +336,8 @@ def fitted(twin: Twin, on_progress: Progress, *, knows_rules: bool, queues: Queu
     if trials.arrangement.words:
         assumption += f"; {trials.arrangement.words}: the nearest of {len(each)} ways to share the machine"
     if min(shares.values()) < 1:
-        assumption += (
-            f"; {trials.said(shares)} (with all, {10 ** trials.with_all(best):.2g} times off), and a job that "
-        )
-        assumption += "wants more than the rest gets that"
+        with_all = f"with all, {10 ** trials.with_all(best):.2g} times off"
+        assumption += f"; {trials.missing(shares)} ({with_all}), and a job that wants more than the rest gets that"
     chosen = best.on(trials.arrangement.twin, shares)
     return replace(chosen, about=replace(chosen.about, assumed=(*chosen.about.assumed, assumption)))
 

@@ -74,7 +74,7 @@ class About:
     def cores_of(self, partition: PartitionFacts) -> int:
         """Return the number of cores that a partition's jobs can have together."""
         cores = self.pools[partition.pool]
-        return cores if partition.most_cores is None else min(cores, partition.most_cores)
+        return cores if partition.max_cores_in_use is None else min(cores, partition.max_cores_in_use)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,10 +31,10 @@ def engine_of(twin: Twin, table: JobTable) -> Engine:
         if (end := NEVER if away.end_s is None else round(away.end_s) - jobs.clock_s) > 0
         and end > away.begin_s - jobs.clock_s
     ]
-    limits = {limit_of(partition): most for partition in about.partitions if (most := partition.most_cores) is not None}
+    limits = {limit_of(each): most for each in about.partitions if (most := each.max_cores_in_use) is not None}
     partitions = {
-        partition.name: (partition.pool, limit) if (limit := limit_of(partition)) in limits else (partition.pool,)
-        for partition in about.partitions
+        each.name: tuple(pool for pool in (each.pool, limit_of(each)) if pool in about.pools or pool in limits)
+        for each in about.partitions
     }
     cluster = Cluster({**about.pools, **limits}, outages, partitions)
     load = Load(table, cluster, users=jobs.users[:rows], partitions=jobs.partitions[:rows])

@@ -119,7 +119,7 @@ def test_limits_of_queues_on_shared_nodes_are_fitted_each_by_its_waits():
     limits = {"long": 24, "short": 12, "quiet": None}
     names = list(limits)
     queue = rng.choice(3, len(history), p=(0.5, 0.3, 0.2)).astype(np.int32)
-    partitions = tuple(PartitionFacts(name, "work", most_cores=most) for name, most in limits.items())
+    partitions = tuple(PartitionFacts(name, "work", max_cores_in_use=most) for name, most in limits.items())
     cores = np.minimum(history.cores, 8)
     sent = replace(history, partition=queue, partitions=names, cores=cores, wait_s=np.full(len(history), -1.0))
     site = make_twin(sent, replace(rules, partitions=partitions), seed=1).twin
@@ -127,7 +127,7 @@ def test_limits_of_queues_on_shared_nodes_are_fitted_each_by_its_waits():
     twin = make_twin(waited, seed=1).twin
     assert list(twin.about.pools) == ["all"]
     assert "at most a number of cores at a time: the nearest of 4 ways" in twin.about.assumed[-1]
-    found = {partition.name: partition.most_cores for partition in twin.about.partitions}
+    found = {partition.name: partition.max_cores_in_use for partition in twin.about.partitions}
     assert found["long"] == pytest.approx(24, abs=3)
     assert found["short"] == pytest.approx(12, abs=2)
     for one in twin.about.agreement:
@@ -138,11 +138,11 @@ def test_limits_of_queues_on_shared_nodes_are_fitted_each_by_its_waits():
 def test_jobs_of_a_limited_partition_wait_for_each_other_alone(tmp_path, known):
     """Nodes are idle, and a client's second job has to wait for its partition's first; jobs of another do not."""
     history, rules = known
-    limited = (*ONE, PartitionFacts("debug", "work", most_cores=8))
+    limited = (*ONE, PartitionFacts("debug", "work", max_cores_in_use=8))
     idle = replace(history, wait_s=np.full(len(history), -1.0))
     twin = make_twin(idle, replace(rules, pools={"work": 1000}, partitions=limited), seed=1).twin
     twin.write(tmp_path / "twin")
-    assert Twin.read(tmp_path / "twin").about.partitions[1].most_cores == 8
+    assert Twin.read(tmp_path / "twin").about.partitions[1].max_cores_in_use == 8
     world = TwinSite(twin=tmp_path / "twin").open(1)
     asked = [JobSpec("x", cores, 600.0, run_s=300.0, partition=name) for name, cores in (("debug", 4), ("work", 8))]
     alone = [world.foresee_start(spec, world.now()) - world.now() for spec in asked]
