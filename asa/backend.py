@@ -372,7 +372,7 @@ class ElementsStatus:
     held_reason
         Why they are on hold, in the batch system's words; if reasons differ, the first element's.
     longest_s
-        The longest time that an element ran which completed, or reached its walltime; 0 if none did, or if not known.
+        The longest time that an element ran which completed, or reached its walltime; None if none did, or if not known.
     """
 
     running: Elements = NONE
@@ -382,7 +382,7 @@ class ElementsStatus:
     nodes: tuple[str, ...] = ()
     held: Elements = NONE
     held_reason: str = ""
-    longest_s: float = 0.0
+    longest_s: float | None = None
 
     @property
     def failed(self) -> Elements:
@@ -463,9 +463,9 @@ class JobStatus:
     in_doubt: bool = False
 
     @property
-    def longest_part_s(self) -> float:
-        """The longest time that an element of an array ran which completed, or reached its walltime; 0 if not known."""
-        return self.elements.longest_s if self.elements is not None else 0.0
+    def longest_part_s(self) -> float | None:
+        """The longest time that an element of an array ran which completed, or reached its walltime, if known."""
+        return self.elements.longest_s if self.elements is not None else None
 
     @property
     def has_overrun_part(self) -> bool:

@@ -202,6 +202,7 @@ OTHERWISE = {
     "asa/importers/recording/stand_in.py": "likewise: what asa answers",
     "asa/importers/recording/recorder.py": "what runs prints where asa does, not into it",
     "asa/runner/folder.py": "the last line of a log, from where it begins",
+    "asa/values.py": "what asa itself packed into a job's own command",
     "asa/call.py": "a function in the job's own command, which the system bounds",
     "backends/local/likeness.py": "asa's own files",
     "backends/local/srun.py": "of the standard library only: what ldd says of the user's own program",

@@ -364,7 +364,9 @@ def test_an_array_counts_as_one_run_of_its_longest_element():
     [one] = of_array(records, part("1", 40.0, (failed,), JobState.FAILED), part("2", 20.0))
     assert (one.stage, one.cores, one.run_s, one.at_s, one.kind, one.input_size) == ("a", 2, 40.0, 90.0, "exact", 7.0)
     assert of_array(records[:3], part("1", 40.0, (failed,), JobState.FAILED)) == [], "as long as it has not completed"
-    assert of_array(records, part("1", 0.0), part("2", 0.0)) == [], "of runs of versions that did not note it"
+    assert of_array(records, part("1", None), part("2", None)) == [], "of runs of versions that did not note it"
+    [short] = of_array(records, part("1", None), part("2", 0.0))
+    assert (short.run_s, short.kind) == (0.0, "exact"), "each began and ended within one second"
 
 
 def test_an_element_that_reached_its_walltime_is_a_bound():

@@ -132,12 +132,10 @@ class Bag:
             made.append(Deeds(token, began / _HUNDREDTHS, ended / _HUNDREDTHS, codes))
         return sorted(made, key=lambda deeds: float(deeds.began_s.min()))
 
-    def longest_s(self) -> float:
-        """Return how long the longest task ran that completed; 0 if none did, or if its records cannot be read."""
-        return max(
-            (float((ran.ended_s - ran.began_s)[ran.exit_codes == 0].max(initial=0.0)) for ran in self.deeds()),
-            default=0.0,
-        )
+    def longest_s(self) -> float | None:
+        """Return how long the longest task ran that completed; None if none did, or if its records cannot be read."""
+        completed = ((ran.ended_s - ran.began_s)[ran.exit_codes == 0] for ran in self.deeds())
+        return max((float(ran_s.max()) for ran_s in completed if ran_s.size), default=None)
 
     def ends(self) -> dict[str, tuple[int, JobOutcome | None]]:
         """Return the last exit code and outcome of each ended task, by the task's text, as far as files can be read.

@@ -178,11 +178,13 @@ class _Telling:
 
     def _take_of_parts(self, name: str, record: Started | Ended | StageEnded) -> None:
         if isinstance(record, Ended) and (status := self._jobs.get(record.job_id)) is not None:
-            longest_s = self._longest_s[name] = max(self._longest_s.get(name, 0.0), status.longest_part_s)
-            if longest_s and status.has_overrun_part:
-                self._tell(name, "", longest_s, record.time_s, is_whole=False)
+            if status.longest_part_s is not None:  # 0 of elements that ran within a second of Slurm's clock
+                self._longest_s[name] = max(self._longest_s.get(name, 0.0), status.longest_part_s)
+            if status.has_overrun_part and name in self._longest_s:
+                self._tell(name, "", self._longest_s[name], record.time_s, is_whole=False)
         elif isinstance(record, StageEnded):
-            if longest_s := self._longest_s.pop(name, 0.0) or self._in_turn_s.get(name, 0.0):
+            longest_s = self._longest_s.pop(name, self._in_turn_s.get(name))
+            if longest_s is not None:
                 self._tell(name, "", longest_s, record.time_s, is_whole=True)
             self._good_ends[name] = self._good_ends.get(name, 0) + 1
 

@@ -280,7 +280,7 @@ def _elements_status(known: Mapping[int, JobStatus], spent_s: float) -> Elements
     of_state: dict[JobState, list[int]] = {}
     ended: dict[_How, list[int]] = {}
     well: dict[str, None] = {}
-    ran_s, longest_s = spent_s, 0.0
+    ran_s, longest_s = spent_s, None
     for number, status in known.items():
         of_state.setdefault(status.state, []).append(number)
         if status.state.is_final and status.state is not JobState.COMPLETED:
@@ -293,7 +293,7 @@ def _elements_status(known: Mapping[int, JobStatus], spent_s: float) -> Elements
             ran_s += max(status.end_s - status.start_s, 0.0)
             if status.state in {JobState.COMPLETED, JobState.TIMEOUT}:
                 began_s = status.start_s if status.payload_start_s is None else status.payload_start_s
-                longest_s = max(longest_s, status.end_s - began_s)
+                longest_s = max(longest_s or 0.0, status.end_s - began_s)
     return ElementsStatus(
         Elements.of(of_state.get(JobState.RUNNING, ())),
         Elements.of(of_state.get(JobState.COMPLETED, ())),

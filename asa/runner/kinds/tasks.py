@@ -103,9 +103,11 @@ class TaskUnits(RoundUnits):
     def longest_in_turn_s(self, run: RunCourse) -> dict[str, float]:
         """Return how long the longest completed element ran of each array whose elements take turns in jobs."""
         return {
-            stage.name: Bag(Path(folder)).longest_s()
+            stage.name: longest_s
             for stage in run.workflow.stages.values()
-            if stage.takes_turns and (folder := run.tasks_of(stage.name))
+            if stage.takes_turns
+            and (folder := run.tasks_of(stage.name))
+            and (longest_s := Bag(Path(folder)).longest_s()) is not None
         }
 
     def _is_doubted(self, job: Job) -> bool:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from asa.backend import JobState
 from asa.backends.dmr.manager import LocalManager
 from asa.backends.dmr.mechanics import Costs
-from asa.core.documents import read_json
+from asa.core.documents import read_file, read_json, read_text
 from asa.core.python import command
 from asa.errors import InputError, RunError
 
@@ -83,7 +83,7 @@ def _run(few: int, many: int, repeats: int, data_gb: float) -> list[dict[str, fl
     with LocalManager(many) as manager:
         job = manager.submit(["mpirun", "--oversubscribe", "-n", str(few), *program, *numbers], few, name="fs")
         ended = manager.wait(job)
-        printed = ended.output.read_text(errors="replace")
+        printed = read_text(ended.output, errors="replace")
     if ended.state is not JobState.COMPLETED:
         raise RunError(f"Flexible Sleep has failed:\n{printed[-_SHOWN_CHARS:]}", where=f"{few} to {many} processes")
     lines: list[dict[str, float]] = read_json(printed.strip().splitlines()[-1])
@@ -146,7 +146,7 @@ def read_costs(path: Path) -> Costs:
         The file has none; `where` is its path.
     """
     try:
-        given: dict[str, Any] = read_json(path.read_bytes())["costs"]
+        given: dict[str, Any] = read_json(read_file(path))["costs"]
         numbers: dict[str, Any] = {name: float(value) for name, value in given.items()}
         costs = replace(Costs(), **numbers)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
