@@ -372,7 +372,7 @@ class ElementsStatus:
     held_reason
         Why they are on hold, in the batch system's words; if reasons differ, the first element's.
     longest_s
-        The longest time that an element ran which completed, or reached its walltime; None if none did, or if not known.
+        The longest time that an element ran which completed, or reached its walltime; None if it is not known.
     """
 
     running: Elements = NONE
