@@ -1,13 +1,15 @@
-"""How the client's CPU time grows with the graph: for every strategy, on chains, layers and sparse graphs.
+"""How the client's CPU time grows with the graph: for every strategy, on chains, layers, sparse graphs and fans.
 
     python tools/growth.py                              everything, on a simulator: some minutes
+    python tools/growth.py --on unaged                  where no job gains priority while a dependency keeps it back
     python tools/growth.py --on local --to 256          on this computer's queue, by `asa run`
     python tools/growth.py --on slurm --from 1000 --to 1000 --shapes layers    on Slurm's real daemons, by its commands
     python tools/growth.py --strategies chained --shapes layers --from 500 --to 2000
 
-A row has the CPU seconds at each size, and the exponent: the slope of their logarithm over that of stages and edges,
-for the larger half of the sizes. 1 means that twice the graph takes twice as long. A strategy may look at the whole
-graph after each event; then the exponent is 2 for chains, and less for wide graphs.
+A row has the CPU seconds at each size, milliseconds a stage at the largest, and the exponent: the slope of the seconds'
+logarithm over that of stages and edges, for the larger half of the sizes. 1 means that twice the graph takes twice as
+long. A strategy may look at the whole graph after each event; then the exponent is 2 for chains, and less for wide
+graphs.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from asa.backends.simulated import SimulatedSite
@@ -65,7 +67,12 @@ def sparse(stages: int) -> Workflow:
     return Workflow("sparse", [_stage(i, those) for i, those in enumerate(before)])
 
 
-SHAPES: dict[str, Callable[[int], Workflow]] = {"chain": chain, "layers": layers, "sparse": sparse}
+def fan(stages: int) -> Workflow:
+    """Make stages that may all run at once."""
+    return Workflow("fan", [_stage(i, []) for i in range(stages)])
+
+
+SHAPES: dict[str, Callable[[int], Workflow]] = {"chain": chain, "layers": layers, "sparse": sparse, "fan": fan}
 
 
 def _stage(place: int, before: Sequence[int]) -> Stage:
@@ -92,8 +99,8 @@ def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> float:
 
 
 @cache
-def _site() -> SimulatedSite:
-    site = SimulatedSite(SYSTEM)
+def _site(*, age_accrues: bool) -> SimulatedSite:
+    site = SimulatedSite(SYSTEM, age_accrues=age_accrues)
     site.prepare([1])
     # compiles the code that is compiled at its first use
     run_all(site.open(1), [Run(chain(2), load_strategy("asa"), bank=WaitBank(seed=1))])
@@ -114,7 +121,7 @@ def _at_most(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-def on_simulator(flow: Workflow, strategy: str, max_s: float) -> float:
+def on_simulator(flow: Workflow, strategy: str, max_s: float, *, age_accrues: bool = True) -> float:
     """Return the CPU seconds of a run on a simulated machine, including those of the simulation.
 
     Raises
@@ -122,7 +129,7 @@ def on_simulator(flow: Workflow, strategy: str, max_s: float) -> float:
     TooLongError
         It takes longer than `max_s`.
     """
-    world = _site().open(1)
+    world = _site(age_accrues=age_accrues).open(1)
     bank = WaitBank(seed=1, machine_cores=world.capabilities.max_cores)
     flow = Workflow(flow.name, flow.stages.values())
     with _at_most(max_s):
@@ -213,7 +220,12 @@ def _text(flow: Workflow) -> str:
     return f'name = "{flow.name}"\n' + "".join(stages)
 
 
-PLACES = {"simulator": on_simulator, "local": on_local, "slurm": on_slurm}
+PLACES = {
+    "simulator": on_simulator,
+    "unaged": partial(on_simulator, age_accrues=False),
+    "local": on_local,
+    "slurm": on_slurm,
+}
 
 
 # ---------------------------------------------------------------------- the table
@@ -245,7 +257,7 @@ def main() -> None:
     while 2 * counts[-1] <= asked.most:
         counts.append(2 * counts[-1])
     table = Table(title=f"CPU seconds of a run ({asked.on}), by the number of stages", title_justify="left")
-    for heading in ("Graph", "Strategy", *map(str, counts), "Stages + edges", "Exponent"):
+    for heading in ("Graph", "Strategy", *map(str, counts), "ms a stage", "Stages + edges", "Exponent"):
         table.add_column(heading, justify="left" if heading in {"Graph", "Strategy"} else "right")
     for shape in asked.shapes.split(","):
         for strategy in asked.strategies.split(","):
@@ -256,7 +268,9 @@ def main() -> None:
             cells += [""] * (len(counts) - len(cells))
             larger = found[-max(len(found) // 2 + 1, 2) :]
             slope = exponent([n for n, _ in larger], [s for _, s in larger])
-            table.add_row(shape, strategy, *cells, f"{found[-1][0]:,}" if found else "", f"{slope:.2f}")
+            each_ms = 1000 * found[-1][1] / counts[len(found) - 1] if found else math.nan
+            last = f"{found[-1][0]:,}" if found else ""
+            table.add_row(shape, strategy, *cells, f"{each_ms:.1f}", last, f"{slope:.2f}")
             sys.stderr.write(f"{shape} {strategy}: {' '.join(cells)}\n")
     Console(width=140).print(table)
 

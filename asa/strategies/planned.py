@@ -31,7 +31,8 @@ from .planning.outlook import WHOLE_STAGES
 from .racing import Races, read_races, rival_of
 from .replacing import Replacement
 
-_AHEAD_OF_MANY = 20  # upper bound of jobs submitted ahead, in large workflows
+_AHEAD_OF_MANY = 20  # number of jobs that are kept submitted ahead, in large workflows
+_AT_A_TIME = 8  # number of jobs by which a plan may exceed this, where age accrues, so that one plan serves several
 _AHEAD_S = 120.0  # a job that gains nothing by queueing early is submitted this long before its turn
 _UNKNOWN = "waits are not known here yet: one job per stage"
 _UNDER_WAY = frozenset({Phase.QUEUED, Phase.ALLOCATED, Phase.RUNNING})
@@ -55,7 +56,7 @@ class Planned(Strategy):
         What the user wants.
     max_in_flight
         Upper bound of jobs submitted ahead; further jobs are submitted when they are ready to run. By default all
-        planned jobs, or 20 if only a part of the remaining stages is planned.
+        planned jobs; or, if only a part of the remaining stages is planned, 20, and up to 28 where age accrues.
     max_resubmissions
         After this number of resubmissions, a stage's job is submitted ahead only with a dependency.
     max_replacements
@@ -119,8 +120,10 @@ class Planned(Strategy):
         if not forecast.is_informed:
             simple = () if watched.cancellations else (*self._a_job_a_stage(view), *watched.submissions)
             return Plan.of(simple, watched.cancellations, watched.wake_s)
-        outlook = look_ahead(view, forecast, self.aim)
         replacement = Replacement(self.max_replacements if self.replaces else 0)
+        if not (self._may_act(view) or replacement.candidates(view, forecast)):
+            return Plan.of(watched.submissions, watched.cancellations, watched.wake_s)
+        outlook = look_ahead(view, forecast, self.aim)
         replaced = list(replacement.find(view, outlook, forecast, self.aim))
         rivals = [rival_of(view, job) if self.rivals else None for job in replaced]
         given_back = [
@@ -145,8 +148,9 @@ class Planned(Strategy):
         if self.races_when == "always":
             return True
         is_free = self.aim.chooses_shapes and self.aim.at_most is None and self.aim.deadline_s is None
-        has_shapes = any(len(view.stages[name].stage.shapes) > 1 for name in view.left())
-        return is_free and has_shapes and not forecast.is_informed
+        if not is_free or forecast.is_informed:
+            return False
+        return any(len(view.stages[name].stage.shapes) > 1 for name in view.left())
 
     def _a_job_a_stage(self, view: RunView) -> Iterator[PlannedJob]:
         """Plan while no wait is known: one job per stage, submitted at once with dependencies.
@@ -159,7 +163,7 @@ class Planned(Strategy):
             return
         left = sum(stage.phase is Phase.WAITING for stage in view.stages.values())
         under_way = len({stage.job_id for stage in view.stages.values() if stage.phase in _UNDER_WAY})
-        free = self._free(view, under_way, is_part=left > WHOLE_STAGES)
+        free = self._ahead(view, is_part=left > WHOLE_STAGES) - under_way
         waiting: set[str] = set()  # stages that are left to a later plan
         for name in view.left():
             if view.stages[name].phase is not Phase.WAITING:
@@ -177,11 +181,37 @@ class Planned(Strategy):
 
         A job that is left for later loses nothing where age accrues, while the jobs before it run.
         """
+        more = _AT_A_TIME if view.capabilities.age_accrues and self.max_in_flight is None else 0
+        return self._ahead(view, more, is_part=is_part) - under_way
+
+    def _ahead(self, view: RunView, more: int = 0, *, is_part: bool) -> int:
+        """Return the number of jobs that are kept submitted ahead, and `more` of them if the site allows."""
         ahead = self.max_in_flight
         if ahead is None:
             ahead = _AHEAD_OF_MANY if is_part else WHOLE_STAGES
         most = view.capabilities.max_queued
-        return (ahead if most is None else min(ahead, most)) - under_way
+        return ahead + more if most is None else min(ahead + more, most)
+
+    def _may_act(self, view: RunView) -> bool:
+        """Whether a new plan may submit jobs or give allocations back.
+
+        It may not while as many jobs as are kept ahead are still under way. Where age accrues, the last plan has
+        submitted more: then no plan is needed for some events, and still no job is submitted later than if each event
+        had a plan that submitted one job.
+        """
+        if view.to_run_now():
+            return True
+        waiting, under_way = 0, set[str | None]()
+        for name in view.left():
+            stage = view.stages[name]
+            if stage.phase is Phase.ALLOCATED and stage.hold_until_s is not None:
+                return True
+            if stage.phase is Phase.WAITING:
+                waiting += 1
+            elif stage.phase in _UNDER_WAY:
+                under_way.add(stage.job_id)
+        ahead = self._ahead(view, is_part=waiting > WHOLE_STAGES)
+        return bool(waiting) and len(under_way) + additions(view) < ahead
 
     def _submissions(self, view: RunView, outlook: Outlook) -> Iterator[PlannedJob]:
         """Turn a sketch into jobs to submit; leave out jobs that are submitted only once they are ready."""

@@ -397,12 +397,19 @@ def _part_of(view: RunView) -> RunView:
     if len(waiting) <= WHOLE_STAGES:
         return view
     ready = view.to_run_now()  # these must be submitted in any case
-    in_turn = list(dict.fromkeys([*ready, *waiting]))[:NEXT_STAGES]
-    chosen = {name for name in names if view.stages[name].phase in _UNDER_WAY} | set(in_turn)
-    stages = {name: view.stages[name] for name in names if name in chosen}
-    made = [view.stage.following(p for p in view.stage.after if p in chosen) for view in stages.values()]
-    views = {name: replace(view, stage=stage) for (name, view), stage in zip(stages.items(), made, strict=True)}
-    return replace(view, workflow=Workflow(view.workflow.name, made), stages=views, turn=None, first=0)
+    under_way = {name for name in names if view.stages[name].phase in _UNDER_WAY}
+    # as many as have jobs, if they are ready: few plans are needed for many, each of which looks at all jobs
+    most = max(NEXT_STAGES, min(len(ready), len(under_way)))
+    chosen = under_way.union(list(dict.fromkeys([*ready, *waiting]))[:most])
+    views = {name: _among(chosen, view.stages[name]) for name in names if name in chosen}
+    workflow = Workflow(view.workflow.name, (stage.stage for stage in views.values()))
+    return replace(view, workflow=workflow, stages=views, turn=None, first=0)
+
+
+def _among(chosen: set[str], stage: StageView) -> StageView:
+    """Return the view of a stage that follows only some stages."""
+    after = tuple(p for p in stage.stage.after if p in chosen)
+    return stage if after == stage.stage.after else replace(stage, stage=stage.stage.following(after))
 
 
 def _aim_of_part(aim: Aim, whole: RunView, part: RunView) -> Aim:
@@ -464,7 +471,7 @@ class _Waits:
         if any(self.jobs_of(block) > 1 for block in blocks):
             return np.stack([self._of_bag(block) if self.jobs_of(block) > 1 else self([block])[0] for block in blocks])
         if not any(block.shapes for block in blocks):
-            return np.stack([self._one(block) for block in blocks])
+            return self._all_s(blocks)
         if self._view.stages[blocks[0].stages[0]].stage.local:
             return np.zeros((len(blocks), SAMPLES))
         return self._alike(blocks[0].stages[:1], list(map(_likeness, blocks)))
@@ -511,7 +518,8 @@ class _Waits:
 
     def more_s(self, stage: str, cores: int, walltime_s: float) -> Samples:
         """Return samples of the wait for additional cores of a stage."""
-        return self._asked(stage, cores, walltime_s, lambda: self._sized((stage,), cores, walltime_s))
+        usual_s = self._usual_s(stage, cores, walltime_s, lambda: self._sized((stage,), cores, walltime_s))
+        return usual_s * self._longer(stage, walltime_s)
 
     def forecast(self, block: Block) -> WaitForecast:
         """Predict the wait of a block's job."""
@@ -524,17 +532,28 @@ class _Waits:
             return self._sized(block.stages, block.cores, block.walltime_s)
         return self.of.predict(block.stages, self._view.now_s)
 
-    def _one(self, block: Block) -> Samples:
-        return self._asked(block.stages[0], block.cores, block.walltime_s, lambda: self.forecast(block))
+    def _all_s(self, blocks: Sequence[Block]) -> Samples:
+        firsts = [block.stages[0] for block in blocks]
+        waits_s: Samples = np.stack(
+            [
+                self._usual_s(first, block.cores, block.walltime_s, partial(self.forecast, block))
+                for first, block in zip(firsts, blocks, strict=True)
+            ]
+        )
+        waits_s *= [[self._longer(first, block.walltime_s)] for first, block in zip(firsts, blocks, strict=True)]
+        return waits_s
 
-    def _asked(self, first: str, cores: int, walltime_s: float, forecast: Callable[[], WaitForecast]) -> Samples:
+    def _usual_s(self, first: str, cores: int, walltime_s: float, forecast: Callable[[], WaitForecast]) -> Samples:
+        """Return samples of the wait of jobs with about this walltime."""
         like = walltime_s if self._is_fine else round(math.log(walltime_s, _ALIKE))
         key = cores, like, self._view.workflow.stages[first].partition
         if key not in self._known:
             self._known[key] = samples(forecast())
-        alone_s = self._view.stages[first].stage.walltime_s
-        longer: Samples = self._known[key] * (walltime_s / alone_s) ** _HOLES
-        return longer
+        return self._known[key]
+
+    def _longer(self, first: str, walltime_s: float) -> float:
+        """Return how many times the usual wait a job waits whose walltime is another than its first stage's."""
+        return float((walltime_s / self._view.stages[first].stage.walltime_s) ** _HOLES)
 
     def _sized(self, stages: tuple[str, ...], cores: int, walltime_s: float) -> WaitForecast:
         return predicted(self.of, stages, self._view.now_s, cores, walltime_s)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import takewhile
+from itertools import accumulate, pairwise, takewhile
 
 from asa.backend import Capabilities
 from asa.core.late import dataclass
@@ -120,6 +120,10 @@ class Parts:
             )
             for s in stages
         }
+        # how many stages so far do not follow the stage before them: equal for two stages if a chain leads from one to
+        # the other
+        breaks = (before not in workflow.stages[name].after for before, name in pairwise(self.names))
+        self._chains = dict(zip(self.names, enumerate(accumulate(breaks, initial=0)), strict=False))
         # local, retried alone, or with jobs of their own kind
         self._alone = {s.name for s in stages if s.local or s.retries or s.own_jobs}
 
@@ -168,6 +172,8 @@ class Parts:
 
         Returns seconds, and how many levels of the graph the block covers.
         """
+        if self._is_chain(block.stages):
+            return 0.0, len(block.stages)
         if block.stages not in self._stretches:
             ends: dict[str, float] = {}
             for name in block.stages:
@@ -179,7 +185,7 @@ class Parts:
 
     def in_order(self, piece: str | tuple[Series, ...]) -> tuple[str, ...]:
         """Return the stages of a piece in the workflow's order."""
-        return (piece,) if isinstance(piece, str) else tuple(sorted(_stages(piece), key=self.names.index))
+        return (piece,) if isinstance(piece, str) else tuple(sorted(_stages(piece), key=self._chains.__getitem__))
 
     def block(self, stages: tuple[str, ...]) -> Block | None:
         """Make a block of the given stages, given in the workflow's order; None if one job cannot run them."""
@@ -305,7 +311,7 @@ class Parts:
             hours = 0.0 if stage.local else core_hours(needs[0], stage.work_s)
             run_s, walltime_s = stage.expected_s, stage.walltime_s
             return Block(names, needs[0], walltime_s, run_s, hours, spread=stage.run_spread)
-        if self._site is not None:
+        if self._site is not None and not self._is_chain(names):
             waves = waves_of([self.workflow.stages[name] for name in names], self._site)
             if not is_series(waves):
                 return self._in_waves(names, waves)
@@ -343,6 +349,11 @@ class Parts:
             return {slot.stage: slot.start_s for slot in self.workflow.layout(stages)}
         waves = waves_of([self.workflow.stages[name] for name in stages], self._site)
         return {slot.stage: slot.start_s for slot in slots_of(waves, self._runs_s)}
+
+    def _is_chain(self, names: tuple[str, ...]) -> bool:
+        """Whether each stage directly follows the one before, so that no two can run at the same time."""
+        (first, chain), (last, other) = self._chains[names[0]], self._chains[names[-1]]
+        return chain == other and last - first == len(names) - 1
 
     def _may_share(self, names: tuple[str, ...]) -> bool:
         """Whether one job can run all of these stages: their requests are equal, and none needs a job of its own."""
