@@ -666,9 +666,13 @@ class Capabilities:
         where = f"in partition {name!r}, which gives at most"
         if limits.max_walltime_s is not None and spec.walltime_s > limits.max_walltime_s:
             return f"asks for {format_duration(spec.walltime_s)} {where} {format_duration(limits.max_walltime_s)}"
-        if limits.max_cores is not None and cores > limits.max_cores:
-            return f"asks for {cores} cores {where} {limits.max_cores}"
         per_node = limits.cores_per_node or self.cores_per_node
+        for asked, what, most in (
+            (cores, "cores", limits.max_cores),
+            (spec.cpus_per_task, "cores of a node for each task", per_node or None),
+        ):
+            if most is not None and asked > most:
+                return f"asks for {asked} {what} {where} {most}"
         nodes = max(spec.nodes, min_nodes(spec.request), -(-spec.cores // per_node) if per_node else 0)
         if limits.max_nodes is not None and nodes > limits.max_nodes:
             return f"asks for {nodes} nodes {where} {limits.max_nodes}"

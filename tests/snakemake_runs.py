@@ -102,7 +102,7 @@ class Project:
         return {name: view.phase.value for name, view in self.state.stages.items()}
 
     def command(self, *arguments, executor="asa"):
-        how = ["--executor", executor, *self.options] if executor == "asa" else ["--executor", executor, "--cores", "2"]
+        how = ["--executor", executor, *(["--cores", "2"] if executor == "local" else self.options)]
         # -P: what lies in the folder is not imported
         words = [
             "env",

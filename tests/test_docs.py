@@ -38,8 +38,10 @@ EXAMPLES = ROOT / "examples"
 OWN = ["own_estimator", "own_scheduler", "own_strategy", "own_workflow", "small_backend"]
 QUICKLY = {"own_estimator": [1], "own_scheduler": [1], "own_strategy": [2]}  # days, days, replications
 PAGE_LINES = 70
+SNAKEMAKE_SLURM = tomllib.loads((ROOT / "tests" / "data" / "snakemake_slurm.toml").read_text())
 OF_OTHERS = {
     *("--asa-option", "--asa-walltime", "--keep-going", "--retries", "--sdm"),  # Snakemake's, with our plug-in
+    *(f"--slurm-{name.replace('_', '-')}" for name in SNAKEMAKE_SLURM["options"]),  # its executor's for Slurm
     *(f"--{key.option}" for key in TERMS),
     *("--begin", "--chdir", "--dependency", "--error", "--mail-type", "--open-mode", "--output", "--partition"),
     *("--time", "--time-min"),

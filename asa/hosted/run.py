@@ -45,6 +45,7 @@ _WISHES_S = 2.0  # seconds between two looks for requests of other processes
 _OF_ITS_TIME = 0.05  # share of the time that may be spent looking for stages that have ended
 _LAST_LINES_BYTES = 4096
 _WIND_UP_S = 150.0
+_REMEDY = "Ask for less, or for another partition."
 _FAILED_ONLY = frozenset({Phase.FAILED, Phase.BLOCKED, Phase.SKIPPED, Phase.NOT_WANTED})
 
 
@@ -378,6 +379,7 @@ def begin(
     settings: Settings,
     make: Callable[[Capabilities, Path], Sequence[Stage]],
     workdir: Path | None = None,
+    remedy: str = _REMEDY,
 ) -> RunFolder:
     """Make the folder of a hosted run.
 
@@ -385,6 +387,7 @@ def begin(
     `name`, `host`: names of the run and of the program that hosts it.
     `make`: returns the first stages, from the site's rules and the path of the run's folder.
     `workdir`: the jobs' work folder; by default the current one.
+    `remedy`: what the user may do about a job that could never start, in the host's own words.
     Raises `InputError`: no strategy has this name, a job could never start, or a file cannot be written.
     """
     how = check_strategy(settings.strategy)
@@ -424,15 +427,16 @@ def begin(
             share=opened.share,
         )
         stages = tuple(make(plan.capabilities, RunFolder.path_of(runs.absolute(), plan)))
-        check_each(plan, stages, backend)
+        check_each(plan, stages, backend, remedy)
     Workflow(name, stages)
     return RunFolder.create(runs.absolute(), replace(plan, stages=stages))
 
 
-def check_each(plan: RunPlan, stages: Iterable[Stage], backend: Backend | None = None) -> None:
+def check_each(plan: RunPlan, stages: Iterable[Stage], backend: Backend | None = None, remedy: str = _REMEDY) -> None:
     """Refuse stages whose jobs could never start, or whose options the backend refuses.
 
     `backend`: writes the jobs of stages with options, without contacting the batch system, and may refuse them.
+    `remedy`: see `begin`.
     """
     verdicts = Verdicts(plan.capabilities, backend)
     reasons = {stage.name: why for stage in stages if (why := verdicts.on(stage))}
@@ -440,7 +444,7 @@ def check_each(plan: RunPlan, stages: Iterable[Stage], backend: Backend | None =
         raise InputError(
             never_start(reasons, plan.place),
             where="the workflow",
-            hint="Nothing of it was submitted. Ask for less, or for another partition.",
+            hint=f"Nothing of it was submitted. {remedy}",
         )
 
 

@@ -52,7 +52,8 @@ begin                b =   -            begin_time                asa | asa deci
 chdir                D =   -            current_working_directory key | Write `cd` into the command, or start asa in \
 that folder.
 cluster-constraint   - =   +            +                         alike
-clusters             M =   +            -                         target asa job | Name the cluster in the site file.
+clusters             M =   +            -                         target asa job | asa submits to the \
+cluster that it reaches: start it where that is this one (SLURM_CONF, modules).
 comment              - =   -            +                         asa | asa finds its jobs again by their comment.
 consolidate-segments - -   +            flags@45                  switch
 constraint           C =   +            constraints               alike

@@ -26,11 +26,17 @@ from asa.strategies.planned import at_price
 from asa.units import parse_duration
 from asa.workflow import Stage
 
-from .reading import Reader, benchmarks, kind_of_job, max_jobs, stage_of, unheeded_here
+from .options import given_options
+from .reading import Reader, benchmarks, kind_of_job, max_jobs, stage_of
+from .requests import RequestReader
 
 _HOST = "Snakemake"
 _LOOK_S = 0.1
 _LAST_LINES = 15
+_REMEDY = (
+    "Ask for less, or for another partition: --cores, --max-threads and --set-threads RULE=N lower threads, "
+    "--set-resources RULE:NAME=VALUE changes a resource."
+)
 _Left = tuple[str, HostJob, tuple[str, ...]]  # a stage's name, its job, and the stages that it follows
 
 
@@ -54,6 +60,7 @@ class Executor(RemoteExecutor):
         with _as_workflow_error():
             self._default_s = parse_duration(str(settings.walltime))
             self._opened = open_batch_system(settings.backend, settings.site, settings.option or [])
+            self._requests = RequestReader(given_options(), is_local=self._opened.backend == "local")
             self._settings = Settings(
                 strategy=at_price(settings.strategy or self._opened.strategy or "asa-plan", self._opened.price),
                 estimator=settings.estimator,
@@ -80,6 +87,8 @@ class Executor(RemoteExecutor):
         node = HostJob((), kind_of_job(job), job, ())
         with _as_workflow_error():
             asked = self._stage(name, node, self._graph.after(name), self._hosted.folder.path)
+            if news := self._requests.news():
+                self.logger.info(printable(f"asa: {news}"))
             is_other = self._graph.note(asked)
             self._graph.handed_over(name)
             # Snakemake's own rule for a failed job
@@ -158,7 +167,11 @@ class Executor(RemoteExecutor):
         self.report_job_error(info, msg=printable(message))
 
     def _command(self, job: JobExecutorInterface) -> str:
-        self._cores_of_job = max(int(job.threads), 1) if job.is_group() else 0
+        threads = max(int(job.threads), 1)
+        if job.is_group():
+            self._cores_of_job = threads
+        elif self._requests.is_local:  # as many as it has here, which Snakemake cannot see
+            self._cores_of_job = min(threads, self._expected.site.max_cores)
         try:
             return str(self.format_job_exec(job))
         finally:
@@ -180,9 +193,7 @@ class Executor(RemoteExecutor):
         self._hosted.drop(dropped, f"{_HOST} wants it no more")
         if impossible := self._hosted.extend(self._stages(news, self._hosted.folder.path)):
             words = never_start(impossible, self._hosted.folder.plan.place)
-            self.logger.warning(
-                printable(f"asa: {words}\nEach fails in its turn. Ask for less, or for another partition.")
-            )
+            self.logger.warning(printable(f"asa: {words}\nEach fails in its turn. {_REMEDY}"))
 
     def _begin(self, news: Sequence[_Left]) -> None:
         """Begin asa's run with the graph as it is now."""
@@ -192,7 +203,7 @@ class Executor(RemoteExecutor):
             self._expected.measured(benchmarks(self.dag))
             return self._stages(news, folder)
 
-        folder = begin(self._runs, self._name, _HOST, self._opened, settings=self._settings, make=make)
+        folder = begin(self._runs, self._name, _HOST, self._opened, settings=self._settings, make=make, remedy=_REMEDY)
         if words := folder.not_shared():
             self.logger.warning(printable(f"asa: {words}"))
         assert self._news is not None
@@ -201,13 +212,12 @@ class Executor(RemoteExecutor):
         self._hosted = hosted
         plan, site = folder.plan, folder.plan.capabilities.system
         why = f" ({self._opened.why})" if self._opened.why else ""
-        unheeded = unheeded_here(plan.stages) if plan.backend == "local" else ""
         who = f"; waits are predicted by {plan.estimator}: {plan.estimator_why}" if plan.estimator_why else ""
         self.logger.info(
             printable(
                 f"asa: {len(news)} job{'' if len(news) == 1 else 's'} on {site}, by {plan.backend}{why}."
                 f" Strategy {plan.strategy}{who}.\n"
-                f"{self._expected.text()}{unheeded}See the run with: asa status {folder.path}"
+                f"{self._expected.text()}{self._requests.news()}See the run with: asa status {folder.path}"
             )
         )
 
@@ -218,7 +228,8 @@ class Executor(RemoteExecutor):
         return stages
 
     def _stage(self, name: str, node: HostJob, after: tuple[str, ...], folder: Path) -> Stage:
-        return stage_of(node, name, after, command_of(folder, name), self._expected)
+        command = command_of(folder, name)
+        return stage_of(node, name, command, after=after, expected=self._expected, requests=self._requests)
 
 
 @contextmanager

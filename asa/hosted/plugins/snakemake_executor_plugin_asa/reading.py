@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from asa.core.files import read_text
-from asa.errors import InputError
 from asa.hosted.expected import Expectations
 from asa.hosted.graph import HostJob
+from asa.requests import come_to
 from asa.workflow import Stage
 
-_MIB = 1 << 20
+from .requests import RequestReader
+from .resources import JobResources
+
 _UNLIMITED = 1 << 31
-_MIN_MEMORY_MB = 1000  # Snakemake's default for jobs with small inputs
-_UNHEEDED_HERE = {
-    "memory_bytes": "mem_mb",
-    "gpus": "gpu",
-    "nodes": "nodes",
-    "partition": "slurm_partition",
-    "account": "slurm_account",
-    "reservation": "reservation",
-}
-_OPTIONS = {  # names of resources as in Snakemake's own executor for Slurm
-    "constraint": "--constraint",
-    "qos": "--qos",
-    "clusters": "--clusters",
-    "gres": "--gres",
-}
 
 
 def key_of(job: Any) -> Hashable:
@@ -100,108 +86,34 @@ class Reader:
                 yield key
 
 
-def stage_of(node: HostJob, name: str, after: tuple[str, ...], command: str, expected: Expectations) -> Stage:
-    """Return the stage of a job, with its resources. Resources that the job does not state get default values."""
-    resources = _Resources(node.job)
-    tasks, cpus_per_task = resources.tasks()
-    partition = resources.text("slurm_partition")
+def stage_of(
+    node: HostJob, name: str, command: str, *, after: tuple[str, ...], expected: Expectations, requests: RequestReader
+) -> Stage:
+    """Return the stage of a job, with its resources. Those that the job does not state get default values."""
+    resources = JobResources.of_job(node.job, node.kind)
     site = expected.site
-    limits = site.partitions.get(partition or site.partition)
-    cores = tasks * cpus_per_task
+    asked = requests.of(resources, site)
+    limits = site.partitions.get(asked.partition or site.partition)
     runtime_min = resources.number("runtime")
     walltime_s, run_s, spread = expected.of(
         node.kind,
-        cores,
+        come_to(asked.size, asked.options).cores,
         None if not runtime_min else runtime_min * 60.0,
         None if limits is None else limits.max_walltime_s,
     )
     return Stage(
         name,
-        cores=cores,
-        nodes=int(resources.number("nodes") or 0) or None,
-        cpus_per_task=cpus_per_task,
         walltime_s=walltime_s,
         expected_run_s=run_s,
         run_spread=spread,
         after=after,
         command=command,
-        memory_bytes=int(resources.memory_mb(cores) * _MIB),
-        gpus=int(resources.number("gpu") or resources.number("gpus") or 0)
-        if not (resources.text("gpu_model") or resources.text("gres"))
-        else 0,
-        partition=partition,
-        account=resources.text("slurm_account"),
-        reservation=resources.text("reservation"),
-        options=tuple(resources.options()),
+        partition=asked.partition,
+        account=asked.account,
+        reservation=asked.reservation,
+        request=asked.size,
+        options=asked.options,
     )
-
-
-def unheeded_here(stages: Iterable[Stage]) -> str:
-    """Return a sentence that names the resources of jobs that the local backend ignores; empty if there are none."""
-    names: set[str] = set()
-    for stage in stages:
-        names |= {name for field, name in _UNHEEDED_HERE.items() if getattr(stage, field)}
-        names |= {name for name, option in _OPTIONS.items() if any(given.startswith(option) for given in stage.options)}
-    listed = ", ".join(sorted(names))
-    return f"This computer heeds threads and runtime; not what rules say of: {listed}.\n" if names else ""
-
-
-class _Resources:
-    """A job's resources. Those that are unknown until its inputs exist are left out."""
-
-    def __init__(self, job: Any) -> None:
-        self._job = job
-        is_group = job.is_group()
-        had = getattr(job, "_resources", None)
-        self._values: dict[str, Any] = dict(job.resources.items())
-        if is_group and had is None:  # else Snakemake would keep the values that are unknown so far
-            job._resources = None  # noqa: SLF001
-
-    def number(self, name: str) -> float | None:
-        value = self._values.get(name)
-        if isinstance(value, bool) or value is None:
-            return None
-        try:
-            return float(value)
-        except (TypeError, ValueError):
-            return None  # such as "<TBD>"
-
-    def text(self, name: str) -> str:
-        value = self._values.get(name)
-        words = "" if value is None else str(value)
-        return "" if words == "<TBD>" else words.strip()
-
-    def tasks(self) -> tuple[int, int]:
-        """Return the number of tasks, and the cores of each."""
-        threads = max(int(self.number("_cores") or 1), 1)
-        cpus_per_task = max(int(self.number("cpus_per_task") or threads), 1)
-        tasks = int(self.number("tasks") or 1)
-        per_node = int(self.number("ntasks_per_node") or 0)
-        nodes = int(self.number("nodes") or 0)
-        return max(tasks, nodes * per_node, nodes, 1), cpus_per_task
-
-    def memory_mb(self, cores: int) -> float:
-        if per_core := self.number("mem_mb_per_cpu"):
-            return per_core * cores
-        known = self.number("mem_mb")
-        if known is None and "mem_mb" in self._values:
-            return _MIN_MEMORY_MB
-        return known or 0.0
-
-    def options(self) -> Iterator[str]:
-        for name, option in _OPTIONS.items():
-            if value := self.text(name):
-                yield f"{option}={value}"
-        if model := self.text("gpu_model"):
-            yield f"--gpus={model}:{int(self.number('gpu') or 1)}"
-        try:
-            yield from shlex.split(self.text("slurm_extra"))
-        except ValueError as error:
-            raise InputError(
-                f"cannot be taken apart into words: {error}",
-                where=f"slurm_extra of {kind_of_job(self._job)}",
-                hint="Close its quotes.",
-            ) from error
 
 
 def benchmarks(dag: Any) -> Iterator[tuple[str, int, float, float]]:
