@@ -225,7 +225,7 @@ def _patience_s(stage: Stage) -> float:
 
 def _add_command(made: _ShellText, stage: Stage, cores: int, folder: str, legs: Continuation | None) -> None:
     """Add the text that runs a command or a script."""
-    made.add("signal", "run")
+    made.add("signal", "shell", "run")
     if legs is not None:
         made.add(*(["leg-heed"] if legs.warn else []), "leg-watch")
     shown = _where_all_nodes_look(stage, folder)
@@ -329,7 +329,8 @@ def _add_tasks(
     trusted = bool(folder) and is_trusted(Path(folder))
     made.files += ["fixed", "temporary", "bag-passing"] * (not folder)
     made.add(
-        "tasks-list", "owned", "hold", "holding", "signal", "run", "tasks-nodes", "bag-reading", "bag-open", "bag-run",
+        "tasks-list", "owned", "hold", "holding", "signal", "shell", "run", "tasks-nodes", "bag-reading", "bag-open",
+        "bag-run",
         asa_tasks_file=stage.tasks_file,
         asa_task_lines="\n".join(stage.tasks),
         asa_element=turns.element if turns else "",
@@ -351,10 +352,18 @@ def _on_node(stage: Stage, turns: _Turns | None, *, is_trusted_there: bool) -> s
     """Return the text, for another shell, that takes tasks on each node of a job."""
     made = _ShellText()
     made.add(
-        "ending", "signal", "memory" if stage.out_of_memory == "fail" else "memory-ignored", "run", "interrupted",
-        "owned", "hold", "holding",
+        "ending", "signal", "shell", "interrupted", "owned", "hold", "holding", "bag-reading", "bag-arguments", "fixed",
+        "temporary", "tasks-workers", "bag-words", "bag-take",
         asa_trusted=is_trusted_there,
+        asa_worker=_of_worker(stage, turns),
     )  # fmt: skip
+    return made.whole()
+
+
+def _of_worker(stage: Stage, turns: _Turns | None) -> str:
+    """Return the text, for a shell again, that runs tasks one after the other."""
+    made = _ShellText()
+    made.add("memory" if stage.out_of_memory == "fail" else "memory-ignored", "interrupted", "bag-words")
     if turns:
         made.add(
             "element-start",
@@ -365,5 +374,5 @@ def _on_node(stage: Stage, turns: _Turns | None, *, is_trusted_there: bool) -> s
     else:
         inside = within(stage.preparation, cores=1, cpus_per_task=1, gpus=stage.gpus)
         made.add("tasks-start", asa_inside=inside.rstrip(), asa_in_sh=_shell(stage))
-    made.add("bag-reading", "bag-arguments", "fixed", "temporary", "tasks-workers", "bag-take")
-    return made.whole()
+    made.add("bag-work")
+    return f"{head(made.values)}{text(*made.files)}"

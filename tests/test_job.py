@@ -90,14 +90,19 @@ def test_shellcheck_has_nothing_against_the_files():
 @needs_shellcheck
 @pytest.mark.parametrize("kind", [*SCRIPTS, *PAYLOADS])
 def test_what_a_text_uses_is_given_by_its_head_or_one_of_its_files(kind):
-    """So it is in what its head has for a shell of its own, as that which takes tasks on each node."""
+    """So it is in what its head has for shells of their own: that which takes tasks on each node, and its workers."""
     written = (SCRIPTS | PAYLOADS)[kind]
     inner = subprocess.run(
         ["sh", "-c", f"{written.rpartition('asa_end() {')[0]}\nprintf %s \"${{asa_inner-}}\""],
         capture_output=True, text=True, check=True, env={"JOB": "7"} | dict(os.environ),
     ).stdout if kind in PAYLOADS else ""  # fmt: skip
     assert bool(inner) == ("asa_inner=" in written and kind in PAYLOADS)
-    for one in (written, *([inner] if inner else [])):
+    worker = subprocess.run(
+        ["sh", "-c", f"{inner.partition('asa_end() {')[0]}\nprintf %s \"$asa_worker\""],
+        capture_output=True, text=True, check=True,
+    ).stdout if inner else ""  # fmt: skip
+    assert ("asa_task() {" in worker) == bool(inner)
+    for one in filter(None, (written, inner, worker)):
         found = checked("--norc", "--include=SC2154", "--shell=sh", "-", input=one)
         assert found.returncode == 0, found.stdout
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import budgets
 import numpy as np
+import tasks_cost
 from asa.backends.bbsched.exact import Exact
 from asa.backends.bbsched.methods import BBSched
 from asa.backends.bbsched.scheduler import WindowScheduler, make_load
@@ -392,6 +393,19 @@ def fans() -> Iterator[Row]:
             yield f"a fan of {count}, local, CPU", own, "xargs", plain
 
 
+def tasks() -> Iterator[Row]:
+    """Run short tasks as a list in one job and as a bag of two, in CPU time, compared with each peer that is found.
+
+    Peers are those that the Python in `ASA_PEERS` can import, by default this one; `tools/tasks_cost.py` has the rest.
+    """
+    count = 1000
+    taken_s = tasks_cost.measured(count, 1, os.environ.get("ASA_PEERS", sys.executable))
+    for name in tasks_cost.JOBS:
+        for peer in ("a loop of sh", "xargs", *tasks_cost.PEERS):
+            if peer in taken_s:
+                yield f"{count:,} tasks, {name.removeprefix('asa, ')}, CPU", taken_s[name], peer, taken_s[peer]
+
+
 def banks() -> Iterator[Row]:
     """Learn a log of 200,000 jobs, learn it again, and predict from what was learned, in CPU time."""
     asa, count = str(Path(sys.executable).with_name("asa")), 200_000
@@ -476,6 +490,7 @@ def main() -> None:
         windows,
         imports,
         fans,
+        tasks,
         banks,
         first_answers,
     ):

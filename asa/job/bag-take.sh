@@ -1,5 +1,5 @@
-# Runs on each node of the job: takes chunks, and lets its workers run their tasks. A worker is a number that is free or
-# busy; one that becomes free writes to a pipe. A task that is interrupted with the job does not count.
+# Runs on each node of the job: takes chunks, and hands their tasks to its workers, one to each that is free. A worker
+# that becomes free writes to a pipe. A task that is interrupted with the job does not count.
 asa_me=$asa_me.${asa_cpus:+$SLURM_PROCID}
 [ -n "${asa_me##*.}" ] || asa_me=${asa_me}0
 read -r asa_count asa_divisor asa_before <"$asa_dir/list"
@@ -12,57 +12,6 @@ if read -r asa_up asa_rest </proc/uptime 2>/dev/null; then
 else
   asa_base=
 fi
-asa_now() { # in hundredths of seconds
-  if [ -n "$asa_base" ] && read -r asa_up asa_rest </proc/uptime; then
-    asa_time=$((asa_base + ${asa_up%.*} * 100 + 1${asa_up#*.} - 100))
-  else
-    asa_time=$(date +%s)00
-  fi
-}
-asa_note() { # of the process that runs, for signals; the file's space was taken at the beginning
-  printf '%-15s\n' "$1" 1<>"$asa_place"
-  [ ! -e "$asa_running/ending" ] || asa_tell_process "$1" TERM
-}
-asa_task() { # a worker's number, the task's place, its number and its text
-  ASA_TASK=$3
-  export ASA_TASK
-  asa_place=$asa_running/$1 asa_slot=$1
-  asa_now
-  asa_began=$asa_time
-  asa_kills
-  asa_had_killed=$asa_killed
-  asa_start "$4" </dev/null 3<&- 7<&- 9>&-
-  asa_code=$?
-  asa_kills
-  [ "$asa_code" -ne 0 ] || [ "$asa_killed" -eq "$asa_had_killed" ] || asa_code=137
-  printf '%-15s\n' '' 1<>"$asa_place"
-  asa_now
-  asa_word_of_task "$((asa_time - asa_began))"
-  case $asa_word in '' | failed) [ "$asa_killed" -eq "$asa_had_killed" ] || asa_word=out-of-memory ;; esac
-  asa_line=":$2 $asa_code $asa_began $asa_time${asa_word:+ $asa_word};"
-  if [ "$asa_code" -eq 0 ] && [ -z "$asa_ended_by" ] && asa_in_slurm; then
-    echo "$asa_slot $asa_begun $asa_line" >&9
-    return
-  fi
-  # what ends the whole job may reach a task first: Slurm tells one process after the other
-  if [ "$asa_code" -gt 128 ]; then
-    sleep 1
-  elif asa_in_slurm; then
-    echo "$asa_slot" >&9
-    asa_slot=
-  fi
-  if ! asa_interrupted; then
-    [ "$asa_code" -eq 0 ] || asa_say_failed "$3" "$((asa_count + asa_before))" "$4"
-    asa_record "$asa_begun $asa_line"
-  fi
-  [ -z "$asa_slot" ] || echo "$asa_slot" >&9
-}
-asa_record() { # which of those that were begun here, and its record
-  printf '%s\n' "${1#* }" >>"$asa_log" 2>/dev/null && return
-  printf '%-63s\n' "${1#* }" | dd of="$asa_log.spare" bs=64 seek=$((${1%% *} % asa_spare)) conv=notrunc 2>/dev/null
-  printf 'asa: the disk is full: no more tasks are begun here\n' >&2
-  echo full >&9
-}
 # In Slurm, tasks that completed at about the same time share the pause that shows whether they were interrupted. It
 # begins at once, unless there are many.
 asa_completed= asa_settling=0
@@ -72,8 +21,7 @@ asa_heard_of() { # what a worker wrote
 asa_settle() {
   [ -n "$asa_completed" ] && [ "$asa_settling" -lt 8 ] || return 0
   (
-    asa_child= asa_ended_by=
-    for asa_signal in CONT HUP INT TERM USR1 USR2; do trap "asa_pass_on $asa_signal" "$asa_signal"; done
+    asa_heed
     if asa_interrupted; then asa_completed=; fi
     while [ -n "$asa_completed" ]; do
       asa_record "${asa_completed%%;*};"
@@ -83,24 +31,53 @@ asa_settle() {
   ) 3<&- 7<&- &
   asa_completed= asa_settling=$((asa_settling + 1))
 }
+# Signals are passed on to what the workers have started, but not to a copy of a worker: that is a shell which notes an
+# end, or does not run its program yet.
+asa_children() { # of a process
+  asa_found=
+  if [ -r "/proc/$1/task/$1/children" ]; then
+    read -r asa_found <"/proc/$1/task/$1/children" || :
+  else
+    asa_found=`ps -A -o ppid= -o pid= 2>/dev/null | awk -v of="$1" '$1 == of { print $2 }'` || :
+  fi
+}
+asa_signalled=' '
+asa_tell_tasks() { # a signal, and whether it is for those alone that were not signalled to end; whether a worker is left
+  asa_left= asa_tries=10
+  for asa_pid in $asa_pids; do
+    kill -s 0 "$asa_pid" 2>/dev/null || continue
+    asa_left=1
+    asa_children "$asa_pid"
+    for asa_child in $asa_found; do
+      case $2$asa_signalled in 1*" $asa_child "*) continue ;; esac
+      while cmp -s "/proc/$asa_pid/cmdline" "/proc/$asa_child/cmdline" 2>/dev/null; do
+        [ "$asa_tries" -gt 0 ] || continue 2
+        asa_tries=$((asa_tries - 1))
+        sleep 0.05 || sleep 1
+      done
+      kill -s "$1" "$asa_child" 2>/dev/null || continue
+      [ -z "$asa_ending" ] || asa_signalled="$asa_signalled$asa_child "
+    done
+  done
+  [ -n "$asa_left" ]
+}
 asa_signals=0 asa_ending=
 asa_tell() {
   asa_signals=$((asa_signals + 1))
   case $1 in HUP | INT | TERM) asa_ending=1; : >"$asa_running/ending" ;; esac
-  asa_one=0
-  while [ "$asa_one" -lt "$asa_workers" ]; do
-    asa_one=$((asa_one + 1)) asa_pid=
-    read -r asa_pid <"$asa_running/$asa_one" || :
-    [ -z "$asa_pid" ] || asa_tell_process "$asa_pid" "$1"
-  done
+  asa_tell_tasks "$1" '' || :
 }
-asa_free= asa_busy=0 asa_begun=0 asa_ticking= asa_full= asa_dry= asa_part=
-while [ "$asa_busy" -lt "$asa_workers" ]; do
-  asa_busy=$((asa_busy + 1)) asa_free="$asa_free $asa_busy"
-  printf '%-15s\n' '' >"$asa_running/$asa_busy" || asa_end unable 87
-done
-asa_busy=0
+asa_free= asa_busy=0 asa_begun=0 asa_ticking= asa_full= asa_dry= asa_pids= asa_begun_workers=0
+[ "$asa_workers" -le "$asa_count" ] || asa_workers=$((asa_count + !asa_count)) # one, if there is nothing to do
 for asa_signal in CONT HUP INT TERM USR1 USR2; do trap "asa_tell $asa_signal" "$asa_signal"; done
+asa_begin_worker() { # which then says that it is free
+  asa_begun_workers=$((asa_begun_workers + 1)) asa_busy=$((asa_busy + 1))
+  mkfifo "$asa_running/$asa_begun_workers" || asa_end unable 87
+  # shellcheck disable=SC2086 # words
+  $asa_env $asa_sh -c "$asa_worker" asa-worker "$asa_begun_workers" "$asa_running" "$asa_log" "$asa_spare" "$asa_base" \
+    "$((asa_count + asa_before))" "$asa_list" "$asa_sh" 3<&- 7<&- &
+  asa_pids="$asa_pids $!"
+}
 
 asa_claim() { # a name; whether it is ours now. Nobody's: it cannot be written
   ln -s "$asa_me" "$asa_dir/claims/$1" 2>/dev/null && return
@@ -151,17 +128,12 @@ asa_find() {
 }
 asa_first=1 asa_last=0
 while [ -z "$asa_ending$asa_full" ]; do
-  if [ -z "$asa_free" ] || [ -n "$asa_dry" ]; then
+  if [ -n "$asa_dry" ] || { [ -z "$asa_free" ] && [ "$asa_begun_workers" -eq "$asa_workers" ]; }; then
     if [ -n "$asa_dry" ]; then
       [ "$asa_busy" -gt 0 ] || break
       [ -n "$asa_ticking" ] || { (sleep 1; echo tick >&9) >/dev/null 2>&1 & asa_ticking=$!; }
     fi
-    asa_word=
-    if IFS= read -r asa_word <&9; then
-      asa_word=$asa_part$asa_word asa_part=
-    else # a signal came in between
-      asa_part=$asa_part$asa_word asa_word=
-    fi
+    asa_hear 9
     case $asa_word in
       '') ;;
       tick) asa_ticking= asa_dry= ;;
@@ -180,17 +152,29 @@ while [ -z "$asa_ending$asa_full" ]; do
     asa_find
   fi
   [ ! -e "$asa_dir/returned/$asa_me" ] || break # somebody knows that this job is no more
+  if [ -z "$asa_free" ]; then
+    asa_begin_worker
+    continue
+  fi
   IFS= read -r asa_text <&3 || { asa_full=1; break; }
   asa_free=${asa_free# } asa_begun=$((asa_begun + 1)) asa_busy=$((asa_busy + 1))
   asa_slot=${asa_free%% *}
   case $asa_free in *' '*) asa_free=" ${asa_free#* }" ;; *) asa_free= ;; esac
-  asa_task "$asa_slot" "$asa_first" "${asa_text%% *}" "${asa_text#* }" &
+  # opened for both, since to open it for writing would wait for a worker that was ended
+  printf '%s\n' "$asa_begun $asa_first $asa_text" 1<>"$asa_running/$asa_slot"
   asa_first=$((asa_first + 1)) asa_line=$((asa_line + 1))
 done
-[ -z "$asa_ticking" ] || kill "$asa_ticking" 2>/dev/null || :
+: >"$asa_running/last" # for a worker that does not listen yet
+while [ "$asa_begun_workers" -gt 0 ]; do
+  echo end 1<>"$asa_running/$asa_begun_workers"
+  asa_begun_workers=$((asa_begun_workers - 1))
+done
 while :; do
   asa_before_it=$asa_signals
-  wait || :
+  while [ -n "$asa_ending" ] && asa_tell_tasks TERM 1; do sleep 0.3 || sleep 1; done
+  # shellcheck disable=SC2086 # numbers; what ticks is not waited for
+  wait $asa_pids || :
+  [ "$asa_settling" -eq 0 ] || wait || :
   [ "$asa_before_it" -eq "$asa_signals" ] || continue
   echo last >&9
   while IFS= read -r asa_word <&9 && [ "$asa_word" != last ]; do asa_heard_of "$asa_word"; done
@@ -201,5 +185,7 @@ done
 if [ -n "$asa_ending$asa_full" ]; then
   asa_give_back "$asa_me" || echo "asa: what this job had taken cannot be given back: $asa_named cannot be written" >&2
 fi
+# Not sooner: a copy of bash that is signalled as soon as it is made removes what is to be removed in the end.
+[ -z "$asa_ticking" ] || kill "$asa_ticking" 2>/dev/null || :
 [ -z "$asa_ending" ] || exit 143
 [ -z "$asa_full$asa_trouble" ] || asa_end unable 87

@@ -9,7 +9,8 @@ if [ -n "${SLURM_NTASKS-}" ] && ! asa_in_slurm; then
 fi
 asa_start() {
   # shellcheck disable=SC2086 # words
-  asa_run env $asa_seen SLURM_ARRAY_TASK_ID="$1" ASA_OUTCOME="$asa_running/outcome.$asa_slot" $asa_limit $asa_sh "$asa_list.element"
+  env $asa_seen SLURM_ARRAY_TASK_ID="$1" ASA_OUTCOME="$asa_running/outcome.$asa_slot" \
+    $asa_limit $asa_sh "$asa_list.element" 8<&- 9>&-
 }
 asa_say_failed() { printf 'asa: element %s failed with exit code %s\n' "$3" "$asa_code" >&2; }
 asa_word_of_task() { # how long it took, in hundredths of seconds

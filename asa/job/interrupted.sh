@@ -14,3 +14,8 @@ asa_interrupted() {
   done
   [ -n "$asa_ended_by" ] || [ -e "$asa_running/ending" ]
 }
+asa_ended_by= # set once this process is signalled to end, as its tasks are
+asa_heed() {
+  trap 'asa_ended_by=1' HUP INT TERM
+  trap : CONT USR1 USR2
+}

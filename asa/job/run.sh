@@ -1,17 +1,12 @@
 # Runs a program, and passes on signals, which a shell with a program in the foreground would not do. A program in the
 # background would ignore SIGINT and SIGQUIT. A signal ends `wait` early: a program that may still run is waited for
 # again; if it had ended at that moment, the first answer holds.
-asa_sh='sh' asa_env=
-[ -z "${BASH_VERSION-}" ] || asa_sh='bash --posix' # which keeps what sh may drop, as functions that bash exported
-! env --default-signal=INT,QUIT true 2>/dev/null || asa_env='env --default-signal=INT,QUIT'
-asa_place= # where the number of the process that is run is noted
 asa_run() {
   asa_child= asa_heard=0 asa_code= asa_ended_by= asa_early=
   for asa_signal in CONT HUP INT TERM USR1 USR2; do trap "asa_pass_on $asa_signal" "$asa_signal"; done
   $asa_env "$@" &
   asa_child=$!
   for asa_signal in $asa_early; do asa_tell_process "$asa_child" "$asa_signal"; done
-  [ -z "$asa_place" ] || asa_note "$asa_child"
   while :; do
     asa_was=$asa_heard
     wait "$asa_child" && asa_new=0 || asa_new=$?

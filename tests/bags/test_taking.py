@@ -393,3 +393,59 @@ def test_what_a_job_did_that_is_in_doubt_is_run_again_in_the_next_round(place):
     assert place.did("e") == once(8) | dict.fromkeys(doubted, 2)
     assert ended(place.begin("three", tasks, number=2, in_doubt=("one",)))[0] == 0
     assert place.did("e") == once(8) | dict.fromkeys(doubted, 2)
+
+
+LIKE_IN_A_SHELL = (
+    "printf %s,%s a,b", "./here 1  2", "here  3", "true", "false", "echo a  b", "test -e nothing", "exit 3", "a=4 here",
+    "a=b", "no-such-program x", "./no-such-file", "./text", "./text x", ". ./text", "cd /", "time true", "if", "/", ":",
+    "./here 'a b'", "./here $ASA_STAGE", "./here *ext", "./here ~", "./here #1", " here 5 ", "-x", "%1", "./ends",
+    "./here a;./here b", "unset HOME", "asa_now", "command here", "./here [x]", "./here {a,b}", "./here a\\ b",
+    "./here é",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_task_means_what_a_shell_takes_it_for(tmp_path, shell):
+    """Whether or not it needs one: output, exit code, and arguments are those of `sh -c`."""
+    place = Place(tmp_path, shell)
+    for name, text in {"here": '#!/bin/sh\nprintf "<%s>" "$@" "$a"\n', "ends": "#!/bin/sh\nkill -9 $$\n"}.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "text").write_text("echo text\n")
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": "/home/of/me", "LC_ALL": "C.UTF-8"}
+    for each in LIKE_IN_A_SHELL:
+        place.bag = tmp_path / "bags" / str(len(place.jobs))
+        _, printed = ended(place.begin("t", [each], cores=1, jobs=1, environment=environment.items()))
+        [deeds] = Bag(place.bag).deeds()
+        alone = subprocess.run(
+            [*{"dash": ["sh"], "bash": ["bash", "--posix"]}[shell], "-c", "--", each], cwd=tmp_path, text=True,
+            stdin=subprocess.DEVNULL, capture_output=True, check=False,
+            env={**os.environ, **environment, "ASA_STAGE": "s"},
+        )  # fmt: skip
+        code = alone.returncode if alone.returncode >= 0 else 128 - alone.returncode
+        assert deeds.exit_codes.tolist() == [code], each
+        assert alone.stdout in printed, each
+
+
+def test_only_a_task_that_needs_a_shell_has_one_and_no_signal_is_ignored(place):
+    who = "#!/bin/sh\ntr '\\0' ' ' </proc/$PPID/cmdline >parent.$1\ngrep SigIgn /proc/$$/status >>ignored\n"
+    (place.root / "who").write_text(who)
+    (place.root / "who").chmod(0o755)
+    assert ended(place.begin("t", ["./who 1", "./who 2; true"], cores=1, jobs=1))[0] == 0
+    parents = [(place.root / f"parent.{number}").read_text() for number in (1, 2)]
+    assert [" asa-worker " in parent for parent in parents] == [True, False]
+    assert "-c -- ./who 2; true" in parents[1]
+    assert set((place.root / "ignored").read_text().split()[1::2]) == {"0" * 16}
+
+
+@pytest.mark.parametrize("sent", ["USR1", "INT"])
+def test_a_signal_reaches_what_workers_run(place, sent):
+    """Also a program that has no shell of its own."""
+    heed = f"#!/bin/sh\ntrap 'echo $1 >>heard; exit 0' {sent}\necho b$1 >>did\nwhile :; do sleep 0.05; done\n"
+    (place.root / "heed").write_text(heed)
+    (place.root / "heed").chmod(0o755)
+    job = place.begin("t", ["./heed 1", "exec ./heed 2"], jobs=1)
+    until(lambda: len(place.did("b")) == 2)
+    job.send_signal(getattr(signal, f"SIG{sent}"))
+    assert ended(job)[0] == (143 if sent == "INT" else 0)
+    assert sorted((place.root / "heard").read_text().split()) == ["1", "2"]
