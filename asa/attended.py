@@ -95,7 +95,7 @@ def resume(
 
 def _has_loose_ends(state: RunState) -> bool:
     """Whether a run has ended, but still has jobs to cancel."""
-    return bool(state.jobs.unfinished()) or state.jobs.open_intent is not None
+    return bool(state.jobs.unfinished()) or bool(state.jobs.open_intents)
 
 
 def attend(

@@ -62,6 +62,7 @@ __all__ = [
     "Setting",
     "Shrinking",
     "Site",
+    "SubmitsTogether",
     "Troubleshooting",
     "Verdict",
 ]
@@ -285,6 +286,21 @@ class JobSpec(JobKeys):
     out_of_memory: Literal["fail", "ignore"] = "fail"
     secrets: tuple[str, ...] = ()
     race: str = ""
+
+    @property
+    def request_alone(self) -> JobSpec | None:
+        """What it asks the batch system for, without what it runs; None if it cannot be submitted with others.
+
+        Examples
+        --------
+        >>> fit, draw = (JobSpec(name, 4, 60.0, f"./{name}", token=name) for name in ("fit", "draw"))
+        >>> fit.request_alone == draw.request_alone
+        True
+        """
+        is_plain = not (self.local or self.steps or self.shares or self.race or self.supersedes or self.array)
+        if not is_plain or not self.token:
+            return None
+        return replace(self, name="", token="", command="", awaits=(), posts=(), run_s=None, exit_code=0)
 
     @property
     def shares(self) -> bool:
@@ -577,6 +593,8 @@ class Capabilities:
         Whether jobs never share a node, in any partition: a job of one core gets, and pays for, a whole node.
     races
         Whether several jobs may race for the same work (`JobSpec.race`).
+    max_together
+        How many jobs with equal requests it takes in one submission (`SubmitsTogether`); 1: each by itself.
     """
 
     system: str
@@ -600,6 +618,7 @@ class Capabilities:
     max_array_size: int | None = None
     whole_nodes: bool = False
     races: bool = False
+    max_together: int = 1
 
     def limits(self, partition: str) -> PartitionLimits:
         """Return the known limits of a partition; of the default one if the name is empty."""
@@ -833,6 +852,34 @@ def check_backend(backend: object) -> None:
             where=f"{type(backend).__module__}.{type(backend).__qualname__}",
             hint="Correct the package it is from; `asa.testing.check_backend` tells all that a backend does.",
         )
+
+
+@runtime_checkable
+class SubmitsTogether(Protocol):
+    """A backend that can submit several jobs with equal requests in one call."""
+
+    def submit_together(self, specs: Sequence[JobSpec]) -> Sequence[str]:
+        """Submit jobs with one call: all or none.
+
+        Each is then a job like any other: it has its own id, begins and ends by itself, can be found by its token,
+        depended on and cancelled.
+
+        Parameters
+        ----------
+        specs
+            At least two jobs whose `JobSpec.request_alone` are equal; at most `Capabilities.max_together`.
+
+        Returns
+        -------
+        sequence of str
+            Their ids, in the same order.
+
+        Raises
+        ------
+        SubmitRejectedError, SubmitDeferredError, SubmitInDoubtError, UnavailableError
+            As for `Backend.submit`; a refusal is of all jobs together, and each may yet be accepted by itself.
+        """
+        ...
 
 
 @runtime_checkable

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -120,6 +120,11 @@ class Submitter(ABC):
     def accepted(self, token: str, status: JobStatus) -> None:
         """Record that the batch system has a job of a token; this job replaces an earlier job of the token."""
 
+    def accepted_all(self, jobs: Mapping[str, JobStatus]) -> None:
+        """Record the accepted jobs of several tokens."""
+        for token, status in jobs.items():
+            self.accepted(token, status)
+
     @abstractmethod
     def unsent(self, token: str, at_s: float, reason: str, *, doubtful: bool, cause: Cause) -> None:
         """Record that a token's job was not submitted, and why; `doubtful`: it may yet turn up."""
@@ -156,22 +161,57 @@ class Submitter(ABC):
         except SubmitRejectedError as error:
             return error
         except (SubmitInDoubtError, SubmitDeferredError, UnavailableError) as error:
-            now_s = self.backend.now()
-            if error.is_unexplained:
-                self.unexplained(token, now_s, error.message)
-            is_away = isinstance(error, UnavailableError) and not error.is_unexplained
-            if isinstance(error, SubmitInDoubtError):
-                attempt.again_s, attempt.cause = now_s, Cause.ANSWER if error.is_unexplained else Cause.UNKNOWN
-            else:
-                self.defer(token, attempt, str(error), cause=Cause.AWAY if is_away else Cause.ANSWER)
+            self._failed(token, attempt, error)
         else:
-            try:
-                status = self.backend.status([job_id])[job_id]
-            except BackendError:  # it was accepted, only its status is not known
-                status = JobStatus(job_id, JobState.PENDING, self.backend.now())
-            self._accept(token, status)
+            self._accept_all({token: job_id})
             attempt.succeeded()
         return None
+
+    def send_together(self, attempts: Mapping[str, Attempt], submit: Callable[[], Sequence[str]]) -> str:
+        """Submit jobs in one call, whose intents are recorded; return why not, if each is to be submitted by itself.
+
+        `attempts`: the attempts at each job, by token.
+        `submit`: returns the jobs' ids, in the order of `attempts`.
+        """
+        for attempt in attempts.values():
+            attempt.looks = 0
+        try:
+            job_ids = submit()
+        except (SubmitInDoubtError, UnavailableError) as error:
+            for token, attempt in attempts.items():
+                self._failed(token, attempt, error)
+        except (SubmitRejectedError, SubmitDeferredError) as error:
+            for token in attempts:  # what is said of all together need not hold for each
+                self.unsent(token, self.backend.now(), str(error), doubtful=False, cause=Cause.UNKNOWN)
+            return str(error)
+        else:
+            self._accept_all(dict(zip(attempts, job_ids, strict=True)))
+            for attempt in attempts.values():
+                attempt.succeeded()
+        return ""
+
+    def _failed(self, token: str, attempt: Attempt, error: BackendError) -> None:
+        """Record that a submission went wrong, and schedule the next step."""
+        now_s = self.backend.now()
+        if error.is_unexplained:
+            self.unexplained(token, now_s, error.message)
+        is_away = isinstance(error, UnavailableError) and not error.is_unexplained
+        if isinstance(error, SubmitInDoubtError):
+            attempt.again_s, attempt.cause = now_s, Cause.ANSWER if error.is_unexplained else Cause.UNKNOWN
+        else:
+            self.defer(token, attempt, str(error), cause=Cause.AWAY if is_away else Cause.ANSWER)
+
+    def _accept_all(self, jobs: Mapping[str, str]) -> None:
+        """Record the accepted jobs of several tokens, and their states."""
+        try:
+            known = self.backend.status(jobs.values())
+        except BackendError:  # they were accepted, only their states are not known
+            now_s = self.backend.now()
+            known = {job_id: JobStatus(job_id, JobState.PENDING, now_s) for job_id in jobs.values()}
+        for job_id in jobs.values():
+            self._cancelled_s.pop(job_id, None)  # a controller that lost its latest state reuses ids
+        self.accepted_all({token: known[job_id] for token, job_id in jobs.items()})
+        self.heard_all(known.values())
 
     def defer(
         self, token: str, attempt: Attempt, reason: str, *, cause: Cause = Cause.UNKNOWN, doubtful: bool = False
@@ -181,18 +221,28 @@ class Submitter(ABC):
         self.unsent(token, now_s, reason, doubtful=doubtful, cause=cause)
         attempt.failed(now_s, cause, at_once=doubtful)
 
-    def clear_up(self, token: str, attempt: Attempt) -> float:
-        """Find out whether a job in doubt was accepted; return when to continue.
+    def clear_up(self, attempts: Mapping[str, Attempt]) -> float | None:
+        """Find out whether jobs in doubt were accepted; return when to continue, None if there are none.
 
-        If it may be accepted late, it is looked for twice, with a pause in between. The first look is recorded with
+        If a job may be accepted late, it is looked for twice, with a pause in between. The first look is recorded with
         `sought`, so that another client may take the second.
+
+        `attempts`: the attempts at each job, by token.
         """
         now_s = self.backend.now()
-        if not attempt.is_due(now_s):
-            return attempt.again_s
-        if (jobs := self._find([token])) is None:
+        due = [token for token, attempt in attempts.items() if attempt.is_due(now_s)]
+        jobs = self._find(due) if due else {}
+        wakes = [attempt.again_s for token, attempt in attempts.items() if token not in due]
+        wakes += [
+            self._cleared_up(token, attempts[token], None if jobs is None else jobs[token], now_s) for token in due
+        ]
+        return min(wakes, default=None)
+
+    def _cleared_up(self, token: str, attempt: Attempt, alive: Sequence[JobStatus] | None, now_s: float) -> float:
+        """Take in what a look for a job in doubt found, None if nothing could be asked; return when to continue."""
+        if alive is None:
             attempt.again_s = now_s + AGAIN_S[min(attempt.looks, 1)]
-        elif alive := jobs[token]:
+        elif alive:
             self._accept(token, alive[0])
             attempt.succeeded()
             if not self._cancel_surplus(token, alive[1:]):
@@ -210,7 +260,7 @@ class Submitter(ABC):
         return attempt.again_s
 
     def _accept(self, token: str, status: JobStatus) -> None:
-        self._cancelled_s.pop(status.job_id, None)  # a controller that lost its latest state reuses ids
+        self._cancelled_s.pop(status.job_id, None)
         self.accepted(token, status)
         self.heard(status)
 

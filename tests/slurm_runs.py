@@ -23,9 +23,11 @@ import httpx
 from asa.backends.slurm.backend import JobDefaults, SlurmBackend
 from asa.backends.slurm.facility import SlurmCommands, SlurmRest
 from asa.backends.slurm.rest import RestLink
+from asa.backends.slurm.script import jobs_of
 from slurm_testbed import Testbed, until
 
 from asa.backend import Capabilities
+from asa.elements import parse_elements
 from asa.estimators.store import WaitStore
 from asa.metrics import measure
 from asa.records import Observed, Predicted, StageEnded, Started
@@ -151,12 +153,18 @@ class SlurmRun:
 
     def jobs(self, told=None):
         """Return what Slurm says of the run's jobs: by stage, in the order of their submission."""
-        jobs = {}
-        for job in told_jobs(self.slurm) if told is None else told:
+        jobs, groups = {}, self.groups
+        each = (one for job in (told_jobs(self.slurm) if told is None else told) for one in alone(job, groups))
+        for job in each:
             if self.plan.id in job["JobName"]:
                 name = job["JobName"].removeprefix("flow_").partition(".")[0]
                 jobs.setdefault(name, []).append(job)
         return jobs
+
+    @property
+    def groups(self):
+        """The names of jobs that were submitted together, by element, by the name of their array."""
+        return {path.stem: jobs_of(path.read_text()) for path in self.folder.path.glob("groups/*.sh")}
 
     def job(self, name, at_least="PENDING"):
         """Wait for the one job of a stage, and until it runs if wanted; return what Slurm says of it."""
@@ -208,6 +216,15 @@ def told_jobs(slurm):
     """Ask Slurm itself for all that it knows of all jobs; times are seconds since 1970, as text."""
     lines = slurm.run_as_root(*_ALL_JOBS).splitlines()
     return [dict(word.split("=", 1) for word in line.split() if "=" in word) for line in lines if "JobId=" in line]
+
+
+def alone(job, groups):
+    """Return what Slurm says of each job in a record, which may be of several elements of an array."""
+    if (names := groups.get(job["JobName"])) is None:
+        return [job]
+    task, array_id = job.get("ArrayTaskId", "N/A"), job.get("ArrayJobId", "")
+    numbers = parse_elements(task.partition("%")[0]) if task != "N/A" else ()
+    return [job | {"JobId": f"{array_id}_{number}", "JobName": names[number]} for number in numbers]
 
 
 class Left(BaseException):

@@ -234,13 +234,13 @@ def test_what_is_not_found_is_sent_again_after_two_looks_where_it_may_come_late(
     owner, attempt, submit = Owner(world), Attempt(), world.submit
     world.submit = raising(SubmitInDoubtError("no answer"))
     assert send(owner, attempt) is None
-    owner.clear_up("t", attempt)
+    owner.clear_up({"t": attempt})
     if accepts_late:
         assert owner.notes == []
         assert attempt.again_s == world.clock_s + LATE_S[0]
-        assert owner.clear_up("t", attempt) == attempt.again_s, "not before"
+        assert owner.clear_up({"t": attempt}) == attempt.again_s, "not before"
         world.clock_s = attempt.again_s
-        owner.clear_up("t", attempt)
+        owner.clear_up({"t": attempt})
     assert owner.notes == [("doubtful" if accepts_late else "unsent", "t")]
     world.submit = submit
     send(owner, attempt)
@@ -315,7 +315,7 @@ def test_a_second_job_that_could_not_be_cancelled_is_looked_for_again():
     for _ in range(2):
         world.arrive("t")
     world.cancel = raising(UnavailableError("no answer"))
-    owner.clear_up("t", attempt)
+    owner.clear_up({"t": attempt})
     assert owner.notes == [("accepted", "t", "1")]
     next_s = owner.look_for_duplicates({})
     assert next_s == world.clock_s + LATE_S[0]

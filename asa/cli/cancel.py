@@ -100,7 +100,7 @@ def _nothing_to_cancel(state: RunState, stage: str) -> str | None:
             return f"stage {stage!r} has ended"
         if state.outcome is None and view.job_id is None:
             return f"stage {stage!r} has no job yet"
-    if state.outcome is not None and not state.jobs.unfinished() and state.jobs.open_intent is None:
+    if state.outcome is not None and not state.jobs.unfinished() and not state.jobs.open_intents:
         return f"it has {state.outcome}" if state.outcome == "completed" else f"it {_was(state.outcome)} before"
     return None
 
@@ -137,8 +137,8 @@ def _by_ourselves(folder: RunFolder, stage: str, changed: dict[str, str]) -> boo
     facility = reopen(folder, changed)
     with opened(lambda: facility.connect(folder.path)) as backend:
         now_s, accepts_late = backend.now(), backend.capabilities.accepts_late
-    if accepts_late and (intent := read_state(folder)[0].jobs.open_intent) is not None:
-        stages = ", ".join(intent.planned.stages)
+    if accepts_late and (intents := read_state(folder)[0].jobs.open_intents):
+        stages = ", ".join(name for intent in intents.values() for name in intent.planned.stages)
         write_notice(
             f"A job for {stages} was being submitted when the client ended. This command looks for it for up to six "
             f"minutes, to cancel it, too."

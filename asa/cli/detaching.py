@@ -268,5 +268,5 @@ def end_keeper(folder: RunFolder, facility: Facility | None = None) -> None:
 
 def has_ended(state: RunState) -> bool:
     """Whether a run has ended, and all its jobs as well."""
-    is_settled = not state.jobs.unfinished() and state.jobs.open_intent is None and not state.jobs.doubtful
+    is_settled = not state.jobs.unfinished() and not state.jobs.open_intents and not state.jobs.doubtful
     return state.outcome is not None and is_settled

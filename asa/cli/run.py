@@ -442,7 +442,7 @@ def _what_runs(state: RunState, again: Sequence[str], *, retry: bool) -> str:
 def _has_loose_ends(folder: RunFolder) -> bool:
     """Whether a run has ended, but still has jobs to cancel."""
     state = read_state(folder)[0]
-    return bool(state.jobs.unfinished()) or state.jobs.open_intent is not None
+    return bool(state.jobs.unfinished()) or bool(state.jobs.open_intents)
 
 
 def _drive(

@@ -544,7 +544,7 @@ def _state_name(state: RunState, name: str, job: Job | None) -> str:
 def _state_without_job(state: RunState, name: str) -> str:
     if state.outcome is not None:
         return "not run"
-    if state.jobs.open_intent is not None and name in state.jobs.open_intent.planned.stages:
+    if any(name in intent.planned.stages for intent in state.jobs.open_intents.values()):
         return "being submitted"
     return "conditional" if state.stages[name].phase is Phase.CONDITIONAL else "waiting"
 

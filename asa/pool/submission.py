@@ -106,7 +106,7 @@ class PoolJobs(Submitter):
     def _see_to(self, token: str, job: _AskedJob) -> None:
         """Send a job; if it was sent before, find out whether the batch system accepted it."""
         if job.is_open:
-            self.clear_up(token, job.attempt)
+            self.clear_up({token: job.attempt})
         elif job.attempt.is_due(self.backend.now()):
             job.is_open = True  # also if sending raises
             if (refusal := self.send(token, job.attempt, partial(self.backend.submit, job.spec))) is not None:

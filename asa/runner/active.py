@@ -102,6 +102,7 @@ class Active(Submitter):
     swept: bool = False  # whether a search after the end found no stray jobs
     # not yet in the bank: job, forecast, observation, and the job's id
     waits: list[tuple[QueuedJob, WaitForecast | None, WaitObservation, str]] = field(default_factory=list)
+    sends_each: bool = False  # whether the batch system has refused several jobs in one submission
     trouble: str = ""  # why waits cannot be stored; empty if they can
     given_back: set[str] = field(default_factory=set)  # tokens of ended jobs whose tasks were returned to the bag
     # the latest predicted waits, by stages
@@ -160,7 +161,7 @@ class Active(Submitter):
     def is_over(self) -> bool:
         """Whether the run has ended, with nothing left to submit or cancel."""
         state = self.state
-        if state.outcome is None or state.jobs.open_intent is not None or self.to_cancel() or not self.swept:
+        if state.outcome is None or state.jobs.open_intents or self.to_cancel() or not self.swept:
             return False
         return state.outcome == "completed" or not (state.jobs.live() or self.strays())
 
@@ -215,15 +216,24 @@ class Active(Submitter):
 
     def accepted(self, token: str, status: JobStatus) -> None:
         """Record that the batch system accepted a token's job, which replaces an earlier job of the token."""
-        is_new = self.state.jobs.open_intent is not None and self.state.jobs.open_intent.token == token
-        former = self.state.jobs.get(status.job_id)
-        if former is not None and former.spec.token != token and not former.status.state.is_final:
-            end_s = max(status.submit_s, former.status.start_s or former.status.submit_s)
-            self.commit(Reported(replace(former.status, state=JobState.FAILED, reason=NUMBER_LOST, end_s=end_s)))
-        self.commit(Accepted(token, status))
-        if is_new and isinstance(self.forecast, LearnedForecast):
+        self.accepted_all({token: status})
+
+    def accepted_all(self, jobs: Mapping[str, JobStatus]) -> None:
+        """Record the accepted jobs of several tokens at once."""
+        new, entries = self.state.jobs.open_intents.keys() & jobs.keys(), list[Entry]()
+        for token, status in jobs.items():
+            former = self.state.jobs.get(status.job_id)
+            if former is not None and former.spec.token != token and not former.status.state.is_final:
+                end_s = max(status.submit_s, former.status.start_s or former.status.submit_s)
+                entries.append(Reported(replace(former.status, state=JobState.FAILED, reason=NUMBER_LOST, end_s=end_s)))
+            entries.append(Accepted(token, status))
+        self.commit(*entries)
+        forecast = self.forecast
+        if not isinstance(forecast, LearnedForecast):
+            return
+        for status in (status for token, status in jobs.items() if token in new):
             job = self.state.jobs[status.job_id]
-            self.forecast.used(job.planned.stages)
+            forecast.used(job.planned.stages)
             if not job.spec.dependencies or (not job.planned.has_payload and status.eligible_s is not None):
                 _queues(self, job, status.submit_s)
 

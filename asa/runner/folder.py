@@ -230,7 +230,7 @@ class RunFolder:
         client.log      when clients began to drive the run and left it, and why
         cluster.json    the run's cluster, if its backend records that
         wishes/         requests to the driving client, until it takes them
-        scripts/ logs/ marks/ posts/   files of the jobs, laid out by the backend
+        scripts/ logs/ marks/ posts/ groups/   files of the jobs, laid out by the backend
         metrics.json    written once the run has completed
 
     Only its user may change or read it; if the run is shared, its group may read what shows the run's state.

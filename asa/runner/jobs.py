@@ -74,8 +74,9 @@ class JobsOfRun(Mapping[str, Job]):
     """All accepted jobs of a run by id, and the submissions whose result is unknown."""
 
     intents: dict[str, Intended] = field(default_factory=dict)  # the latest submission of each token
-    open_intent: Intended | None = None  # the submission whose result is still unknown
-    sought_s: float | None = None  # when its job was first searched for and not found
+    # the jobs of the submission whose result is still unknown, by token
+    open_intents: dict[str, Intended] = field(default_factory=dict)
+    sought_s: dict[str, float] = field(default_factory=dict)  # when they were first searched for and not found
     # tokens that may have a second job
     doubtful: dict[str, float] = field(default_factory=dict)  # since when
     condemned: dict[str, None] = field(default_factory=dict)  # jobs that were to be cancelled
@@ -136,26 +137,22 @@ class JobsOfRun(Mapping[str, Job]):
 
     def intended(self, intent: Intended) -> None:
         """Record that a job is about to be submitted."""
-        self.open_intent = self.intents[intent.token] = intent
-        self.sought_s = None
+        self.open_intents[intent.token] = self.intents[intent.token] = intent
+        self.sought_s.pop(intent.token, None)
 
-    def settled(self) -> Intended | None:
-        """Record that the result of the open submission is known; return that submission."""
-        intent, self.open_intent = self.open_intent, None
-        return intent
+    def settled(self, token: str) -> Intended | None:
+        """Record that the result of a job's submission is known; return its intent, if the result was not known yet."""
+        return self.open_intents.pop(token, None)
 
     def accepted(self, token: str, status: JobStatus) -> tuple[Job, Job | None]:
         """Record that a token's job was accepted; return it, and the former job of the token."""
-        intent, former = self.open_intent, self._by_token.get(token)
-        # another open submission stays open
-        is_open = intent is not None and intent.token == token
+        former, is_open = self._by_token.get(token), self.settled(token) is not None
         if former is not None and not is_open:
             former.giving_up, former.given_up = "another job of its token runs the payload", True
             planned, spec, observed = former.planned, former.spec, former.observed
             former.observed = True  # only one wait is learned per token
         else:
             planned, spec, observed = self.intents[token].planned, self.intents[token].spec, False
-            self.open_intent = None if is_open else intent
         # record the job as pending; the next entry has its state
         pending = JobStatus(status.job_id, JobState.PENDING, status.submit_s)
         job = self._by_id[status.job_id] = self._by_token[token] = self._unfinished[status.job_id] = Job(

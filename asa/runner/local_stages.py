@@ -26,6 +26,7 @@ from asa.backend import (
     Previewing,
     Shrinking,
     Site,
+    SubmitsTogether,
     Troubleshooting,
     Withdrawing,
     cancel_all,
@@ -131,6 +132,11 @@ class BackendWithLocalStages:
         job_id = self.near.submit(replace(spec, dependencies=(), begin_s=None))
         self._live.add(job_id)
         return f"{_PREFIX}{job_id}"
+
+    def submit_together(self, specs: Sequence[JobSpec]) -> Sequence[str]:
+        """Submit jobs with equal requests, none of which is local; see `asa.backend.SubmitsTogether`."""
+        assert isinstance(self.far, SubmitsTogether)
+        return self.far.submit_together(specs)
 
     def preview(self, spec: JobSpec) -> Mapping[str, str]:
         """Show what would be sent, if the backend can show it."""

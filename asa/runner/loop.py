@@ -50,6 +50,7 @@ from asa.runner.submission import (
     tell_cancellations,
 )
 from asa.runner.timing import claimed_apart, settled, times_of, with_substitutes
+from asa.runner.together import alike, submit_together
 from asa.strategies.base import Forecast, ForecastKind, Keep, Phase, Plan, PlannedJob, RunView
 from asa.values import RemoteTraceback, load
 from asa.workflow import Stage
@@ -344,10 +345,11 @@ def _come_back(active: Active, entries: Iterable[Entry]) -> None:
     """Restore a run from an earlier client's entries."""
     active.replay(entries)
     active.is_behind = True
-    intent, sought_s = active.state.jobs.open_intent, active.state.jobs.sought_s
-    if intent is not None and sought_s is not None:  # the earlier client has already searched for its job
-        attempt = active.attempts.at(intent.planned)
-        attempt.again_s, attempt.looks = sought_s + LATE_S[0], 1
+    jobs = active.state.jobs
+    for token, sought_s in jobs.sought_s.items():
+        if (intent := jobs.open_intents.get(token)) is not None:  # the earlier client has already searched for its job
+            attempt = active.attempts.at(intent.planned)
+            attempt.again_s, attempt.looks = sought_s + LATE_S[0], 1
     catch_up(active)
 
 
@@ -357,7 +359,7 @@ def _wind_up(active: Active) -> None:
     while True:
         clean_up(active)
         wakes = [clear_up(active), tell_cancellations(active)]
-        if not active.state.jobs.unfinished() and active.state.jobs.open_intent is None and not active.to_cancel():
+        if not active.state.jobs.unfinished() and not active.state.jobs.open_intents and not active.to_cancel():
             return
         if active.backend.now() >= until:
             raise UnavailableError(
@@ -391,7 +393,7 @@ def _act(active: Active) -> float | None:
     if not catch_up(active):
         return now + AGAIN_S[0]
     wakes = [give_back(active), release_claimed(active), look_for_duplicates(active), give_up_orphans(active)]
-    if active.state.jobs.open_intent is None and active.state.outcome is None:
+    if not active.state.jobs.open_intents and active.state.outcome is None:
         wakes.append(_follow_plan(active))
     if active.state.outcome is not None and active.state.outcome != "completed":
         clean_up(active)
@@ -406,7 +408,7 @@ def _act(active: Active) -> float | None:
 def _follow_plan(active: Active) -> float | None:
     """Submit due jobs of plans until none is due; O(stages + edges) per plan, however many jobs it submits."""
     now = active.backend.now()
-    while active.state.outcome is None and active.state.jobs.open_intent is None and not active.to_cancel():
+    while active.state.outcome is None and not active.state.jobs.open_intents and not active.to_cancel():
         more = active.attempts.fresh(missing_jobs(active, now), now)
         if more is not None and can_submit(active, now):
             submit(active, more)
@@ -449,14 +451,20 @@ def _follow_plan(active: Active) -> float | None:
 def _submit_each(active: Active, due: Sequence[PlannedJob], plan: Plan, now_s: float) -> bool:
     """Submit the due jobs of a plan while the plan holds; return whether any was submitted."""
     asked_again, has_sent = active.state.asked_again, False
+    groups, together = alike(active, due, plan.choices), set[tuple[str, ...]]()
     for job in active.attempts.in_turn(due, now_s, plan.choices):
+        if job.stages in together:
+            continue
         if asked_again != active.state.asked_again or not _may_submit(active, job, now_s):
             break
         if has_sent and active.attempts.fresh(missing_jobs(active, now_s), now_s) is not None:
             break  # all jobs of a stage are submitted before jobs that depend on it
-        shape(active, job, plan.choices)
-        submit(active, job)
         has_sent = True
+        if group := groups.get(job.stages):
+            together.update(submit_together(active, group, plan.choices))
+        if job.stages not in together:
+            shape(active, job, plan.choices)
+            submit(active, job)
     return has_sent
 
 

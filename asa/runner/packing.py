@@ -43,10 +43,10 @@ def packed(state: RunState, submissions: Sequence[PlannedJob], now_s: float) -> 
 
 def _kind(state: RunState, job: PlannedJob, now_s: float) -> object:
     """Return a key: jobs with equal keys may be packed together; None if the job cannot be packed."""
-    [name, *others] = job.stages
+    name = job.stages[0]
     view = state.stages[name]
     stage, site = view.stage, state.capabilities
-    if others or job.submit_s > now_s or job.is_addition or job.is_elastic or job.racer:
+    if not job.is_plain or job.submit_s > now_s:
         return None
     if not site.gives_whole_nodes(site.limits(stage.partition)) or not is_small(stage) or stage.retries:
         return None

@@ -157,14 +157,14 @@ class RunState(RunCourse):
             case Narrowed(stage=name):
                 self.units.of_stage(self.stages[name].stage).narrowed(entry)
                 self.asked_again += 1
-            case Sought(at_s=at_s):
-                self.jobs.sought_s = at_s
+            case Sought(token=token, at_s=at_s):
+                self.jobs.sought_s[token] = at_s
             case Accepted(token=token, status=status):
                 yield self._accepted(token, status)
             case Unsent(token=token, at_s=at_s, reason=reason, doubtful=doubtful):
                 if doubtful:
                     self.jobs.doubtful[token] = at_s
-                if (intent := self.jobs.settled()) is not None:
+                if (intent := self.jobs.settled(token)) is not None:
                     yield Deferred(time_s=at_s, run=self.name, stages=intent.planned.stages, reason=reason)
                 yield from self._go_on(at_s)
             case NotFound(token=token, at_s=at_s):
@@ -185,12 +185,11 @@ class RunState(RunCourse):
                 yield from self.units.of(job).given_up(self, job, at_s)
                 yield from self.end_if_settled(at_s)
             case Refused(token=token, at_s=at_s, reason=reason):
-                self.jobs.settled()
+                self.jobs.settled(token)
                 yield from self._refused(self.jobs.intents[token], reason, at_s)
                 yield from self._go_on(at_s)
             case Stopped(outcome=outcome, reason=reason, at_s=at_s, refused=refused):
-                if refused and (intent := self.jobs.open_intent) is not None and intent.token == refused:
-                    self.jobs.settled()
+                if refused and (intent := self.jobs.settled(refused)) is not None:
                     self.ending.refused |= dict.fromkeys(intent.planned.stages, reason)
                 if self.outcome is None:
                     yield self.end(outcome, reason, at_s)
@@ -303,7 +302,7 @@ class RunState(RunCourse):
     def _retry(self, at_s: float, stages: Sequence[str]) -> Record:
         """Let every uncompleted stage, and those that are to run again, wait for another job."""
         self.ending.outcome, self.ending.reason = None, ""
-        self.jobs.settled()
+        self.jobs.open_intents.clear()
         self.jobs.substitutes.clear()
         self.ending.refused.clear()
         self.ending.failures.clear()

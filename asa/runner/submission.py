@@ -97,7 +97,7 @@ def tell_cancellations(active: Active) -> float | None:
 
 def sweep(active: Active) -> float | None:
     """After the end of a run, cancel its jobs that it does not know; return when to look again."""
-    if active.swept or active.state.outcome is None or active.state.jobs.open_intent is not None:
+    if active.swept or active.state.outcome is None or active.state.jobs.open_intents:
         return None
     if active.run.journal is not None:
         left = active.cancel_unknown(list(active.state.jobs.intents))
@@ -138,11 +138,11 @@ def submit(active: Active, planned: PlannedJob) -> None:
     if is_again:
         active.commit(Again(spec.token, now))
     else:
-        word_s = _site_estimate_s(active, spec) if planned.has_payload else None
+        word_s = site_estimate_s(active, spec) if planned.has_payload else None
         active.commit(Intended(spec.token, planned, spec, now, word_s=word_s))
     refusal = active.send(spec.token, attempt, partial(_send, active, planned, spec))
     if refusal is None:
-        if active.state.jobs.open_intent is not None:
+        if active.state.jobs.open_intents:
             return
         wants_fewer = active.state.units.asked(planned, spec).wants_fewer
         if not active.state.jobs.has_sent(spec.token) and wants_fewer(planned, spec):
@@ -168,7 +168,7 @@ def _is_refused_by_now(active: Active, planned: PlannedJob, token: str) -> bool:
 def can_submit(active: Active, now_s: float) -> bool:
     """Whether anything may be submitted now."""
     state = active.state
-    if state.outcome is not None or state.jobs.open_intent is not None or active.to_cancel():
+    if state.outcome is not None or state.jobs.open_intents or active.to_cancel():
         return False
     return active.attempts.away.is_due(now_s)
 
@@ -243,7 +243,7 @@ def _post(active: Active, token: str) -> bool:
     return True
 
 
-def _site_estimate_s(active: Active, spec: JobSpec) -> float | None:
+def site_estimate_s(active: Active, spec: JobSpec) -> float | None:
     """Ask the batch system how long a job would wait, to learn how accurate its estimates are.
 
     It is asked only if the answer is stored and the queue is hidden: an estimator that sees the queue does not need it.
@@ -304,10 +304,9 @@ def _stages(planned: PlannedJob) -> str:
 
 
 def clear_up(active: Active) -> float | None:
-    """Find out whether the job of the open submission was accepted; return when to continue."""
-    if (intent := active.state.jobs.open_intent) is None:
-        return None
-    return active.clear_up(intent.token, active.attempts.at(intent.planned))
+    """Find out whether the jobs of the open submission were accepted; return when to continue."""
+    intents = active.state.jobs.open_intents
+    return active.clear_up({token: active.attempts.at(intent.planned) for token, intent in intents.items()})
 
 
 def look_for_duplicates(active: Active) -> float | None:

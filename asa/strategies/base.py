@@ -568,6 +568,11 @@ class PlannedJob:
         return not self.joins
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it runs one stage, is the only job to do so, and keeps its cores."""
+        return len(self.stages) == 1 and not (self.is_addition or self.is_elastic or self.racer)
+
+    @property
     def is_elastic(self) -> bool:
         """Whether its number of cores may change while it runs."""
         return bool(self.joins or self.widths or self.shrinks)

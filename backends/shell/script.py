@@ -194,19 +194,30 @@ def _is_token(text: str) -> bool:
 def batch_script(
     payload: Payload, variable: str, pauses_s: Sequence[float] = (1, 2, 3, 4, 5), *, calls: str = ""
 ) -> str:
-    """Return the batch script of a payload, for any POSIX shell and any text of a command.
-
-    `calls`: files of `asa.job`, separated by spaces, with the shell functions that the lines before steps call. They
-    may set `kept` to the cores that the job has after it gave some back, or got more, and `seen` to arguments of `env`
-    for later steps.
-    `pauses_s`: seconds between checks for awaited completion markers; the last value is repeated. Fractions require a
-    `sleep` that accepts them.
+    """Return the batch script of a payload; see `batch_parts`.
 
     Examples
     --------
     >>> payload = Payload("fit.a1", "echo 'it works'", "/home/me", Path("/r/marks"), Path("/r/posts"), "a1")
     >>> batch_script(payload, "SLURM_JOB_ID").splitlines()[0]
     '#!/bin/sh'
+    """
+    return "".join(batch_parts(payload, variable, pauses_s, calls=calls))
+
+
+def batch_parts(
+    payload: Payload, variable: str, pauses_s: Sequence[float] = (1, 2, 3, 4, 5), *, calls: str = "", also: str = ""
+) -> tuple[str, str, str]:
+    """Return the parts of a payload's batch script, for any POSIX shell and any text of a command.
+
+    These are comments for readers, lines that give values to variables, and a text that reads these.
+
+    `calls`: files of `asa.job`, separated by spaces, with the shell functions that the lines before steps call. They
+    may set `kept` to the cores that the job has after it gave some back, or got more, and `seen` to arguments of `env`
+    for later steps.
+    `also`: a file of `asa.job` to read as soon as the run's folder is reached.
+    `pauses_s`: seconds between checks for awaited completion markers; the last value is repeated. Fractions require a
+    `sleep` that accepts them.
     """
     home = payload.posts.parent
     values: dict[str, object] = {
@@ -221,7 +232,7 @@ def batch_script(
         "max_idle": None if payload.max_await_s is None else math.ceil(payload.max_await_s),
         "shares": payload.shares,
     }
-    files = ["owned", "hold", "signal", "memory", "script-marks", "script-run", "script-begin"]
+    files = ["owned", "hold", "signal", "memory", "script-marks", "script-run", "script-begin", *also.split()]
     if payload.array is not None:
         ranges = _ranges(payload.array.elements) if payload.is_renumbered else ""
         values |= {"ranges": ranges, "count": len(payload.array.all)}
@@ -242,7 +253,7 @@ def batch_script(
         files.append("script-steps")
     else:
         files += [*["script-before"] * any(payload.before), "script-single"]
-    return f"{_facts(payload)}{head(values)}{text(*files)}"
+    return _facts(payload), head(values), text(*files)
 
 
 def _facts(payload: Payload) -> str:

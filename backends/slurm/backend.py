@@ -14,7 +14,8 @@ from typing import Any
 from asa.backends.shell.marks import KeptSubmission, MarksFolder
 from asa.backends.shell.script import file_name, job_name, note_of
 
-from asa.backend import Advice, Capabilities, Condition, JobSpec, JobState, JobStatus
+from asa.backend import Advice, Capabilities, Condition, Dependency, JobSpec, JobState, JobStatus
+from asa.elements import Array, Elements
 from asa.errors import (
     AccessError,
     BackendError,
@@ -36,12 +37,13 @@ from .defaults import JobDefaults
 from .dependencies import Passed, is_unmet, pass_on
 from .feed import SlurmQueueFeed
 from .growing import JoiningJob, not_now, refuse_unless_possible
-from .identity import COMMENT, AnothersJobError, OwnJobs, is_same, token_of
+from .identity import COMMENT, AnothersJobError, OwnJobs, is_member, is_same, number_of, token_of
 from .link import SlurmLink, SlurmRecord, is_renumbered
 from .pacing import Pacer
 from .preflight import SlurmPreflight
 from .resizing import can_resize
 from .states import ended_as, names_of
+from .together import Groups, TrackedMember
 from .tracking import TrackedJob
 from .writing import JobWriter, heeds
 
@@ -83,9 +85,10 @@ class SlurmBackend:
         seed: int = 0,
         survey: Callable[[], Capabilities] | None = None,
     ) -> None:
-        self._link = link
         self._survey, self._surveyed_s = survey, -math.inf
         self._folder = MarksFolder(folder)
+        self._groups = Groups(link, self._folder)
+        self._link = self._groups.as_link
         self._capabilities = capabilities
         self._writer = JobWriter(defaults or JobDefaults(), self._folder)
         self._poll_s = poll_s
@@ -108,7 +111,7 @@ class SlurmBackend:
         self._strangers: set[str] = set()  # jobs that were asked for, and are not known to be this run's
         # of jobs that have grown, the one of their script first: which these are is not seen by their order in Slurm
         self._nodes_in_order: dict[str, list[str]] = {}
-        self._own = OwnJobs(link, self._expected, user=lambda: self._user, is_settling=self._is_settling)
+        self._own = OwnJobs(self._link, self._expected, user=lambda: self._user, is_settling=self._is_settling)
 
     # ------------------------------------------------------------------ known without a request
 
@@ -166,17 +169,54 @@ class SlurmBackend:
             self._home.confirm(self._is_at_home)  # a refusal of another cluster does not count
             self._excuse(spec, passed, error)
             raise
+        self._check_number(job_id, name)
+        self._accepted(job_id, self._to_keep(spec, name, passed), before_s, passed.kept, is_held=spec.held)
+        return job_id
+
+    def submit_together(self, specs: Sequence[JobSpec]) -> list[str]:
+        """Submit jobs with equal requests as one job array; see `asa.backend.SubmitsTogether`, and `together`."""
+        first, names = specs[0], [job_name(spec.name, spec.token) for spec in specs]
+        if len({spec.request_alone for spec in specs}) > 1 or first.request_alone is None:
+            raise ValueError("these jobs do not ask for the same")
+        self._survey_again(first)
+        for spec in specs:
+            self._refuse_the_impossible(spec)
+        self._home.confirm(self._is_at_home, before=True)
+        passed, number = self._passed(first), uuid.uuid4().hex[:6]
+        by_name = dict(zip(names, specs, strict=True))
+        for name, spec in by_name.items():
+            self._folder.keep_script(name, self._writer.script(spec, name, self._capabilities))
+        all_of_them = replace(first, token=f"{first.token}x{len(specs)}", array=Array(Elements.of(range(len(specs)))))
+        name = job_name(f"{first.name}+{len(specs) - 1}", all_of_them.token)
+        output = f"{name}-{number}"
+        script = self._writer.group_script(name, by_name, self._capabilities, output=output, number=number)
+        self._groups.keep(name, script)
+        job = self._writer.job(all_of_them, name, script, passed, self._capabilities, output=output)
+        before_s = self._clock()
+        try:
+            array_id = self._link.submit(job)
+        except SubmitRejectedError as error:
+            self._home.confirm(self._is_at_home)
+            self._excuse(first, passed, error)
+            raise
+        self._check_number(array_id, names[0])
+        self._home.submitted(array_id, self._to_keep(all_of_them, name, passed))
+        job_ids = [f"{array_id}_{index}" for index in range(len(specs))]
+        for job_id, spec, own_name in zip(job_ids, specs, names, strict=True):
+            self._accepted(job_id, self._to_keep(spec, own_name, passed), before_s, passed.kept, is_held=spec.held)
+        return job_ids
+
+    def _to_keep(self, spec: JobSpec, name: str, passed: Passed) -> KeptSubmission:
+        """Return the record of a job that Slurm has accepted."""
         kept_back = bool(spec.dependencies) or passed.begin_s is not None or spec.held
         steps = tuple(step.name for step in spec.steps)
-        kept = KeptSubmission(
+        return KeptSubmission(
             name, spec.token, spec.begins_late, steps, kept_back, spec.walltime_s, self.now(),
             array=str(spec.array.elements) if spec.array is not None else "",
             is_renumbered=is_renumbered(spec, self._capabilities),
             posts=tuple(map(file_name, spec.posts)),
             out_of_memory=heeds(spec),
         )  # fmt: skip
-        self._accepted(job_id, kept, before_s, dependencies=passed.kept, held_here=spec.held)
-        return job_id
 
     def grow(self, job_id: str, spec: JobSpec) -> str:
         """Ask for more nodes for a running job; see `asa.backend.Growing`, and `growing`.
@@ -202,6 +242,7 @@ class SlurmBackend:
             raise
         facts: dict[str, Any] = {"awaits": False, "steps": (), "kept_back": False, "into": job_id, "cores": spec.cores}
         kept = KeptSubmission(name, spec.token, walltime_s=spec.walltime_s, submit_s=self.now(), **facts)
+        self._check_number(number, name)
         self._accepted(number, kept, before_s)
         return number
 
@@ -210,14 +251,23 @@ class SlurmBackend:
         if why := not_now(first):
             raise SubmitDeferredError(why, where=f"job {spec.name!r}")
 
-    def _accepted(self, job_id: str, kept: KeptSubmission, before_s: float, **known: Any) -> None:
+    def _accepted(
+        self,
+        job_id: str,
+        kept: KeptSubmission,
+        before_s: float,
+        dependencies: tuple[Dependency, ...] = (),
+        *,
+        is_held: bool = False,
+    ) -> None:
         """Record a job that Slurm has just accepted, and begin to track it."""
-        self._check_number(job_id, kept.name)
         after_s = self._clock()
         self._folder.keep_job(job_id, kept)
-        self._home.submitted(job_id, kept)
+        if not is_member(job_id):
+            self._home.submitted(job_id, kept)
         self._strangers.discard(job_id)
-        self._follow(job_id, kept, after_s, sent_s=(before_s, after_s), **known).tell()
+        sent_s = (before_s, after_s)
+        self._follow(job_id, kept, after_s, sent_s=sent_s, dependencies=dependencies, held_here=is_held).tell()
         self._pacer.changed(after_s)
 
     def _check_number(self, job_id: str, name: str) -> None:
@@ -228,7 +278,7 @@ class SlurmBackend:
         Raises `SubmitInDoubtError`: the number is not the new job's, or that cannot be checked.
         """
         if self._highest is None:
-            self._highest = max(map(int, filter(str.isdecimal, self._folder.job_ids())), default=0)
+            self._highest = max(map(int, filter(str.isdecimal, map(number_of, self._folder.job_ids()))), default=0)
         is_above, self._highest = int(job_id) > self._highest, max(int(job_id), self._highest)
         if is_above:
             return
@@ -570,7 +620,7 @@ class SlurmBackend:
 
     def _in_order(self, token: str, jobs: list[TrackedJob]) -> list[TrackedJob]:
         holder = self._folder.holder(token)
-        return sorted(jobs, key=lambda job: (job.job_id != holder, job.status.submit_s, int(job.job_id)))
+        return sorted(jobs, key=lambda job: (job.job_id != holder, job.status.submit_s, int(number_of(job.job_id))))
 
     def wait(self, until_s: float | None) -> Sequence[JobStatus]:
         """Sleep until jobs changed or the clock reads `until_s`; see `asa.backend.Backend.wait`."""
@@ -886,7 +936,10 @@ class SlurmBackend:
         status = JobStatus(job_id, JobState.PENDING, kept.submit_s)
         if kept.into:
             known["first"] = lambda: self._jobs.get(kept.into)
+        if is_member(job_id):
+            known["groups"] = self._groups
         tracked = TrackedArray.of if kept.array else JoiningJob if kept.into else TrackedJob
+        tracked = TrackedMember if is_member(job_id) else tracked
         job = self._jobs[job_id] = tracked(kept, status, heard_s=heard_s, **known)
         return job
 
@@ -1005,6 +1058,6 @@ def _moment(record: SlurmRecord) -> tuple[float, int]:
 
 def _number(job_id: str) -> str:
     """Check that a text is a job's number."""
-    if not (job_id.isascii() and job_id.isdecimal()):
+    if not all(part.isascii() and part.isdecimal() for part in job_id.split("_", 1)):
         raise JobNotFoundError("is no number of a job", where=f"job {job_id!r}", hint="Slurm's jobs have numbers.")
     return job_id

@@ -35,7 +35,7 @@ from asa.core.documents import read_json
 from asa.core.files import put, read_file
 from asa.errors import BackendError, OtherClusterError
 
-from .identity import COMMENT, token_of
+from .identity import COMMENT, number_of, token_of
 from .link import SlurmCluster, SlurmLink, SlurmRecord
 
 _DOUBT_AGAIN_S = 600.0  # seconds between two listings of all users' jobs
@@ -78,7 +78,7 @@ class HomeCluster:
 
     def is_unsure(self, job_id: str) -> bool:
         """Whether a job was submitted since the last comparison, so that it is no evidence of the cluster."""
-        return job_id in self._unsure
+        return number_of(job_id) in self._unsure
 
     def check(self) -> None:
         """Compare at the beginning.

@@ -28,6 +28,22 @@ def token_of(name: str) -> str:
     return name.rpartition(".")[2] if "." in name else ""
 
 
+def number_of(job_id: str) -> str:
+    """Return the number of the array that a job belongs to; its own number if it belongs to none.
+
+    Examples
+    --------
+    >>> number_of("12_7"), number_of("12")
+    ('12', '12')
+    """
+    return job_id.partition("_")[0]
+
+
+def is_member(job_id: str) -> bool:
+    """Whether a job is an element of an array."""
+    return "_" in job_id
+
+
 def is_same(record: SlurmRecord, kept: KeptSubmission) -> bool:
     """Whether a record with a job's number is about that job."""
     return record.name == kept.name or (bool(kept.token) and record.comment == f"{COMMENT}{kept.token}")

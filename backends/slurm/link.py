@@ -22,6 +22,10 @@ _GB = 10**9
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]*[^\d:,()][^:,()]*)?(?::(\d+))?(?=,|$)")
 
 
+MEMBERS = "members"
+"""Among `SlurmLink.changeable`: whether single elements of arrays can be changed and cancelled while they wait."""
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class SlurmJob(JobKeys):
     """A job as it is passed to Slurm.
@@ -279,7 +283,10 @@ class SlurmLink(Protocol):
 
     @property
     def changeable(self) -> frozenset[str]:
-        """Properties of a job that can be changed: names of arguments of `update`, and `MORE_NODES` by `allocate`."""
+        """Properties of a job that can be changed: names of arguments of `update`, and `MORE_NODES` by `allocate`.
+
+        `MEMBERS`: also those of a pending element of an array, named as in ``12_7``.
+        """
         ...
 
     def about(self) -> SlurmAbout:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import pwd
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 from urllib.parse import urlsplit
@@ -20,6 +20,7 @@ from asa.core import words
 from asa.errors import InputError, UnknownNameError
 from asa.units import parse_duration
 
+from .link import MEMBERS
 from .resizing import ResizingSettings
 
 DEFAULT_POLL_S = 2.0
@@ -130,6 +131,8 @@ class SlurmSettings(ResizingSettings):
     `whole_nodes`: whether no two jobs share a node, so that small stages of a job run side by side on all of its cores.
     `charges`: what a user pays for: all ``allocated`` cores, or only ``used`` ones.
     `races`: whether several requests for the same work may be in the queue at a time.
+    `max_together`: how many jobs that ask for the same are submitted with one command, as a job array; 1: each with its
+    own. By REST, each is.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -154,6 +157,7 @@ class SlurmSettings(ResizingSettings):
     whole_nodes: bool | None = None
     charges: Literal["allocated", "used"] = "allocated"
     races: bool = True
+    max_together: int = Field(default=100, ge=1)
 
     @model_validator(mode="before")
     @classmethod
@@ -168,15 +172,16 @@ class SlurmSettings(ResizingSettings):
         """Whether the settings have all values that would be read from Slurm's configuration."""
         return None not in (self.age_accrues, self.max_array_size) and self.says_how_resized
 
-    def kinds_of_jobs(self, config: Mapping[str, str]) -> dict[str, Any]:
-        """Return fields of `asa.backend.Capabilities`: whether there are job arrays, their size, whether jobs may race.
+    def kinds_of_jobs(self, config: Mapping[str, str], changeable: Collection[str]) -> dict[str, Any]:
+        """Return fields of `asa.backend.Capabilities`: job arrays, whether jobs may race, or be submitted together.
 
         An unknown upper bound of the size is taken as Slurm's default.
         """
         configured = config.get("MaxArraySize", "")
         own = int(configured) if configured.isdecimal() else _USUAL_ARRAY_SIZE
         size = own if self.max_array_size is None else self.max_array_size
-        return {"arrays": size > 0, "max_array_size": size, "races": self.races}
+        together = min(self.max_together, size, self.max_queued or size) if MEMBERS in changeable else 1
+        return {"arrays": size > 0, "max_array_size": size, "races": self.races, "max_together": max(together, 1)}
 
     @property
     def longest_poll_s(self) -> float:

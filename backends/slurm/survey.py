@@ -117,7 +117,7 @@ def capabilities(
         age_accrues=accrues,
         **settings.resizability(cores_per_node, changeable, config),
         max_queued=settings.max_queued,
-        **settings.kinds_of_jobs(config),
+        **settings.kinds_of_jobs(config, changeable),
         charges=settings.charges,
         partition=default,
         partitions=limits,

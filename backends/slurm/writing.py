@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from asa.backends.shell.marks import MarksFolder
-from asa.backends.shell.script import payload_of, refuse_unwritable
+from asa.backends.shell.script import Payload, payload_of, refuse_unwritable
 
 from asa.backend import Capabilities, JobSpec
 from asa.errors import SubmitRejectedError
@@ -20,7 +21,7 @@ from .link import SlurmJob, is_renumbered, numbered
 from .options import variables_of_steps, without_nodes
 from .resizing import for_more_nodes, waits_for_more
 from .sbatch_variables import filled
-from .script import LONGEST_SCRIPT_BYTES, batch_script, before_steps
+from .script import LONGEST_SCRIPT_BYTES, batch_script, before_steps, group_script
 from .tracking import BY_TASK
 
 _ALL_MEMORY = "--mem=0"
@@ -40,7 +41,20 @@ class JobWriter:
 
     def script(self, spec: JobSpec, name: str, site: Capabilities) -> str:
         """Return the script. Raises `SubmitRejectedError`: the script is longer than Slurm accepts."""
-        payload = payload_of(
+        return _checked(batch_script(self._payload(spec, name, site)), spec)
+
+    def group_script(
+        self, name: str, specs: Mapping[str, JobSpec], site: Capabilities, *, output: str, number: str
+    ) -> str:
+        """Return the script of an array of several jobs, given by their full names; see `script.group_script`.
+
+        Raises `SubmitRejectedError`: as for `script`.
+        """
+        payloads = [self._payload(spec, own_name, site) for own_name, spec in specs.items()]
+        return _checked(group_script(name, payloads, output, number), next(iter(specs.values())))
+
+    def _payload(self, spec: JobSpec, name: str, site: Capabilities) -> Payload:
+        return payload_of(
             spec,
             name,
             str(self._defaults.folder),
@@ -51,14 +65,6 @@ class JobWriter:
             is_renumbered=is_renumbered(spec, site),
             before=before_steps(spec, site.cores_per_node, rises=waits_for_more(spec, site)),
         )
-        script = batch_script(payload)
-        if (size := len(script.encode())) >= LONGEST_SCRIPT_BYTES:
-            raise SubmitRejectedError(
-                f"has a script of {size / 1e6:.1f} MB, and Slurm takes 4 MB",
-                where=f"job {spec.name!r}",
-                hint="Put its commands into a file, and name that: a list of tasks as tasks_file.",
-            )
-        return script
 
     def job(
         self, spec: JobSpec, name: str, script: str, passed: Passed, site: Capabilities, *, output: str = ""
@@ -101,6 +107,16 @@ class JobWriter:
         cores = spec.tasks * spec.cpus_per_task or spec.cores
         size = {"cores": cores, "nodes": whole, "cpus_per_task": spec.cpus_per_task}
         return size | asks | memory | {"options": options}
+
+
+def _checked(script: str, spec: JobSpec) -> str:
+    if (size := len(script.encode())) >= LONGEST_SCRIPT_BYTES:
+        raise SubmitRejectedError(
+            f"has a script of {size / 1e6:.1f} MB, and Slurm takes 4 MB",
+            where=f"job {spec.name!r}",
+            hint="Put its commands into a file, and name that: a list of tasks as tasks_file.",
+        )
+    return script
 
 
 def heeds(spec: JobSpec) -> str:

@@ -38,6 +38,7 @@ from asa.backend import (
     Shrinking,
     Site,
     StepTimes,
+    SubmitsTogether,
     TakesOver,
     TakesUp,
     Troubleshooting,
@@ -50,7 +51,8 @@ from asa.runner.local_stages import BackendWithLocalStages, WithLocalStages
 SITE = Capabilities("x", 112, 28, age_accrues=False)
 
 FORWARDED = (
-    Adjustable, Advisor, CancelsMany, EstimatesStarts, Growing, Planning, Preflight, Previewing, Shrinking, Withdrawing,
+    Adjustable, Advisor, CancelsMany, EstimatesStarts, Growing, Planning, Preflight, Previewing, Shrinking,
+    SubmitsTogether, Withdrawing,
 )  # fmt: skip
 OF_FACILITIES = (Examinable, Facility, RemembersRuns, Site, Troubleshooting)  # what a run is not given
 OF_PROGRAMS = (TakesUp, TakesOver)  # who resize the job in which they run, which is none of a run's

@@ -33,7 +33,7 @@ def looked(tmp_path, lost, every_s=60.0, strategy="per-stage"):
     looks = 0
     while folder.state()[0].outcome is None:
         looks += 1
-        assert looks < 40, folder.state()[0].jobs.open_intent
+        assert looks < 40, folder.state()[0].jobs.open_intents
         look(folder, lambda run: SlurmBackend(link, run.path, SITE, clock=clock, sleep=clock.sleep))
         clock.sleep(every_s)
     return looks, link, folder

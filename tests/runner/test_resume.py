@@ -629,5 +629,5 @@ def test_who_takes_anothers_place_leaves_open_what_is_being_submitted():
     ]
     for entry in entries:
         list(state.apply(entry))
-    assert state.jobs.open_intent == entries[2]
+    assert list(state.jobs.open_intents.values()) == [entries[2]]
     assert (state.jobs["1"].given_up, state.stages["a"].job_id) == (True, "2")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from forked import ASA, asa
+from slurm_runs import SlurmRun, stage
 from slurm_testbed import NEWEST, OLDEST, Testbed, make_home, missing, until
 
 ONE = """\
@@ -88,3 +89,13 @@ def test_a_limit_on_submissions_is_told_before_and_while_it_holds(strict):
     finally:
         client.kill()
         client.wait()
+
+
+@pytest.mark.full
+@pytest.mark.slurm
+def test_stages_that_are_too_many_together_are_asked_for_one_by_one(strict):
+    run = SlurmRun(strict, [stage(name, "", "true") for name in "abc"], link="commands")
+    run.client().result()
+    until(lambda: not run.left(), what="that no job is left")
+    run.check()
+    assert not any("_" in job["JobId"] for jobs in run.jobs().values() for job in jobs)

@@ -254,8 +254,7 @@ class RacingUnits(Units):
         """Return the tokens of the jobs in doubt that are in the race for a stage."""
         race, doubtful = self.race_of(run, name), run.jobs.doubtful.keys() - self.lost
         unsent = {token: run.jobs.intents[token] for token in sorted(doubtful) if not run.jobs.has_sent(token)}
-        if (intent := run.jobs.open_intent) is not None:
-            unsent[intent.token] = intent
+        unsent |= run.jobs.open_intents
         return [token for token, intent in unsent.items() if race in races_of(intent.spec)]
 
     def _waiting(self, run: RunCourse) -> Iterator[tuple[Job, list[str]]]:

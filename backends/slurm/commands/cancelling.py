@@ -11,7 +11,7 @@ from ..link import IdentifiedJob
 from . import refusals
 from .process import Done
 
-_OF_JOB = re.compile(r"scancel: error: Kill job error on job id (\d+)\S*: .*")
+_OF_JOB = re.compile(r"scancel: error: Kill job error on job id (\d+(?:_\d+)?)\S*: .*")
 _ERROR = re.compile(r"(?m)^scancel: error: .*$")
 _NO_MATCH = "No active jobs match ALL job filters"  # they have ended, or the numbers are other jobs'
 

@@ -16,6 +16,7 @@ from asa.errors import BackendError, UnavailableError
 
 from ..accounting import SACCT_COMMAND
 from ..link import (
+    MEMBERS,
     IdentifiedJob,
     SlurmAbout,
     SlurmCluster,
@@ -94,7 +95,7 @@ class CommandLink:
     ('300 sec', 1)
     """
 
-    changeable = frozenset({"held", "walltime_s", "nodes", MORE_NODES})
+    changeable = frozenset({"held", "walltime_s", "nodes", MORE_NODES, MEMBERS})
     cancels_by_name = True
 
     def __init__(
