@@ -21,6 +21,7 @@ class HostJob:
     kind: str  # common property of similar jobs, such as their rule
     job: Any  # the host's own object
     before: tuple[Hashable, ...]  # keys of the jobs that it follows and that have not ended
+    detail: str = ""  # what tells people this job from others of its kind
 
 
 @dataclass(slots=True)
@@ -68,7 +69,7 @@ class Graph:
                     continue
                 dropped.append(known)
             fresh.add(key)
-            self._known[key] = made = _MadeStage(self._name(node.kind), before)
+            self._known[key] = made = _MadeStage(self._name(node), before)
             self._by_name[made.name] = made
             news.append(
                 (made.name, node, tuple(self._known[earlier].name for earlier in node.before if earlier in there))
@@ -104,10 +105,13 @@ class Graph:
     def _is_left(self, stage: _MadeStage) -> bool:
         return stage.name not in self._done and not stage.is_handed_over
 
-    def _name(self, kind: str) -> str:
+    def _name(self, node: HostJob) -> str:
+        """Name a stage ``KIND.DETAIL.NUMBER``; of a long detail the end is kept, which differs more often."""
         self._count += 1
-        safe = _UNSAFE.sub("_", kind)[: LONGEST_NAME - _LONGEST_NUMBER].lstrip("_-") or "job"
-        return f"{safe}.{self._count}"
+        kind = _UNSAFE.sub("_", node.kind)[: LONGEST_NAME - _LONGEST_NUMBER].lstrip("_-") or "job"
+        left = LONGEST_NAME - _LONGEST_NUMBER - len(kind) - 1
+        detail = _UNSAFE.sub("_", node.detail)[-left:].strip("_-") if left > 0 else ""
+        return ".".join(filter(None, (kind, detail, str(self._count))))
 
 
 def _in_order(nodes: Mapping[Hashable, HostJob]) -> list[Hashable]:

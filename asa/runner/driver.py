@@ -131,14 +131,14 @@ def drive(
 
 
 def kind_of(stage: str) -> str:
-    """Return the kind of a hosted run's stage, which is named by its kind and a number.
+    """Return the kind of a hosted run's stage, which is named ``KIND.DETAIL.NUMBER``; see `asa.hosted.graph`.
 
     Examples
     --------
-    >>> kind_of("align.12")
+    >>> kind_of("align.B.12")
     'align'
     """
-    return stage.rpartition(".")[0] or stage
+    return stage.partition(".")[0]
 
 
 def _keep_run_times(folder: RunFolder) -> None:

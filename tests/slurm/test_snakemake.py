@@ -4,7 +4,9 @@ import re
 import shutil
 
 import pytest
-from slurm_testbed import NEWEST, until
+from slurm_testbed import NEWEST, tree_of, until
+from snakemake_noted import NEWEST as PLUGIN
+from snakemake_noted import workflow
 from snakemake_runs import Project, asa_folder, missing
 
 from asa.records import Retrying
@@ -138,6 +140,52 @@ def test_jobs_get_the_gpus_that_they_ask_for(project_on_gpus, link):
     assert {name: len(one.split(",")) for name, one in devices.items() if one != "none"} == {
         "gpu": 1, "model": 2, "gres": 1, "any": 1,
     }  # fmt: skip
+
+
+SIZES = {
+    "plain": (2, {"mem_mb": 300}),
+    "nodes": (1, {"nodes": 2, "tasks": 4, "mem_mb": 200}),
+    "percpu": (2, {"tasks": 2, "mem_mb_per_cpu": 50}),
+    "mpi": (1, {"mpi": "srun", "nodes": 2, "tasks_per_node": 2, "mem_mb": 100}),
+    "gpu": (1, {"gpu": 2, "gpu_model": "v100", "mem_mb": 100}),
+    "gpus": (2, {"gpu": 2, "tasks_per_gpu": 1, "mem_mb": 100}),
+    "gres": (1, {"gres": "gpu:a100:1", "mem_mb": 100}),
+}
+OF_SIZE = re.compile(
+    r"(?:^| )((?:Num\w+|CPUs/Task|NtasksPerN:B:S:C|ReqTRES|TRES|MinMemoryCPU|MinMemoryNode|Tres\w+)=\S+)"
+)
+
+
+@pytest.mark.full
+def test_slurm_is_asked_for_the_same_jobs_as_by_snakemakes_own_executor(gpus, project_on_gpus):
+    """Field by field of what the controller says of them while they are pending."""
+    plugin = tree_of(gpus.release) / PLUGIN.relative_to("/") if gpus.tree else PLUGIN
+    if not (plugin / ".installed").exists():
+        pytest.skip(f"no plug-in in {plugin}: install it with tests/snakemake/install.sh")
+    sent = ("--default-resources", "slurm_account=test", "slurm_partition=normal", "runtime=5")
+    found = {}
+    for executor in ("asa", "slurm"):
+        gpus.run_as_root(
+            "sbatch", "-N", str(gpus.nodes), "--exclusive", "-D", "/tmp", "-o", "/dev/null", "--wrap", "sleep 300"
+        )
+        ours = project_on_gpus(workflow(SIZES), "commands")
+        if executor == "slurm":
+            ours.options = ["--jobs", "20"]
+            ours.env["PYTHONPATH"] += f":{PLUGIN}"
+        else:
+            ours.options += ["--asa-strategy", "per-stage"]
+        begun = ours.begin(*sent, executor=executor)
+
+        def pending():
+            listed = gpus.run_as_root("squeue", "-h", "-t", "pending", "-o", "%A").split()
+            return listed if len(listed) == len(SIZES) else None
+
+        numbers = until(pending, within_s=240, what=lambda begun=begun: f"{len(SIZES)} jobs:\n{begun.said}")
+        jobs = [gpus.run_as_root("scontrol", "show", "job", "-o", number) for number in numbers]
+        found[executor] = sorted(sorted(OF_SIZE.findall(job)) for job in jobs)
+        begun.kill()
+        gpus.empty()
+    assert found["asa"] == found["slurm"]
 
 
 @pytest.mark.parametrize(("link", "strategy"), [("commands", "asa-plan"), ("rest", "chained")])

@@ -35,7 +35,7 @@ lacks() { [ "$(cat "$1/.installed" 2>/dev/null)" != "$packages" ]; }
 if lacks "$folder"; then install "$folder"; fi
 
 # Plug-ins alone: what they need is Snakemake's, or here.
-beside() { # a folder, and packages
+beside() { # a folder, and packages, perhaps with further options of pip
   [ -e "$1/.installed" ] || { put "$1" --no-deps "${@:2}"; touch "$1/.installed"; }
 }
 if [ "$version" != oldest ]; then
@@ -55,4 +55,9 @@ if [ "$version" != oldest ] && [ -L "$tree/usr/bin/python3" ] && lacks "$tree$fo
   $pip wheel -q --no-deps -w "$wheels" immutables
   for made in "$wheels"/immutables-*.whl; do number=${made##*/immutables-}; mv "$made" "$wheels/immutables-${number%%-*}-py3-none-any.whl"; done
   install "$tree$folder" --python-version "${python#python}" --only-binary=:all: --find-links "$wheels"
+fi
+if [ "$version" != oldest ] && [ -L "$tree/usr/bin/python3" ]; then
+  python=$(readlink "$tree/usr/bin/python3")
+  beside "$tree$folder-slurm" --python-version "${python#python}" --only-binary=:all: \
+    snakemake-executor-plugin-slurm==2.8.0 $jobstep $needs
 fi

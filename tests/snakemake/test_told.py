@@ -1,5 +1,7 @@
 """Messages to Snakemake's users: why jobs fail, which can never start, and the known run times."""
 
+import re
+
 import pytest
 from forked import asa
 from slurm_testbed import until
@@ -19,8 +21,10 @@ def test_a_job_that_fails_fails_the_workflow_and_says_why(project, strategy):
     ours = project(text, "--keep-going", "--asa-strategy", strategy)
     said = ours.run("3.txt", "after.txt", code=1)
     assert (ours.folder / "3.txt").exists()
-    assert "100%s of this is bad" in said
-    assert "asa: job" in said
+    # what its command said, and no more
+    assert ".err:\n100%s of this is bad\nFor further" in said.replace("\n\n", "\n")
+    assert re.search(r"^asa: first: job (\S+); its output: asa logs first.\d+ --run /", said, re.MULTILINE)
+    assert re.search(r"asa: bad: job \S+: .*exit code", said)
     assert not ours.state.jobs.unfinished()
     again = ours.run("3.txt")
     assert "Nothing to be done" in again

@@ -27,7 +27,7 @@ from asa.units import parse_duration
 from asa.workflow import Stage
 
 from .options import given_options
-from .reading import Reader, benchmarks, kind_of_job, max_jobs, stage_of
+from .reading import Reader, benchmarks, kind_of_job, label_of, max_jobs, own_output, stage_of
 from .requests import RequestReader
 
 _HOST = "Snakemake"
@@ -53,6 +53,7 @@ class Executor(RemoteExecutor):
         self._news = threading.Event()
         self._graph, self._reader = Graph(), Reader(self.dag)
         self._endings: dict[str, Ending] = {}
+        self._told: dict[str, str] = {}  # by stage handed over: the job that the user was told runs it
         self._n_checkpoints = -1
         self._cores_of_job = 0
         self._runs = runs_folder(Path(settings.runs))
@@ -104,7 +105,9 @@ class Executor(RemoteExecutor):
             name = (info.aux or {})["stage"]
             if trouble and name not in self._endings:
                 raise WorkflowError(trouble)
-            if (ending := self._endings.pop(name, None)) is None:
+            ending = self._endings.pop(name, None)
+            self._tell_job(info, name, ending)
+            if ending is None:
                 yield info
             elif ending.completed:
                 self._graph.ended(name)
@@ -161,10 +164,22 @@ class Executor(RemoteExecutor):
         if not ending.may_come_again:
             self._graph.ended(ending.stage)
         where = f"job {ending.job_id}" if ending.job_id else "its job"
-        message = f"asa: {where}: {ending.reason or 'failed'}.\n"
-        if words := last_words(ending.log):
+        message = f"asa: {label_of(info.job)}: {where}: {ending.reason or 'failed'}.\n"
+        log = last_words(ending.log)
+        own = own_output(log)
+        if own == "":
+            message += f"Its command printed no errors. All of its output: {_logs(ending.stage, self._hosted)}\n"
+        elif words := log if own is None else own:
             message += f"The last of {ending.log}:\n" + "\n".join(words.splitlines()[-_LAST_LINES:]) + "\n"
         self.report_job_error(info, msg=printable(message))
+
+    def _tell_job(self, info: SubmittedJobInfo, stage: str, ending: Ending | None) -> None:
+        """Say once which job runs a stage; again if it is another one."""
+        job_id = ending.job_id if ending is not None else self._hosted.job_of(stage) if self._hosted else ""
+        if job_id and self._told.get(stage) != job_id:
+            self._told[stage] = job_id
+            words = f"asa: {label_of(info.job)}: job {job_id}; its output: {_logs(stage, self._hosted)}"
+            self.logger.info(printable(words))
 
     def _command(self, job: JobExecutorInterface) -> str:
         threads = max(int(job.threads), 1)
@@ -230,6 +245,11 @@ class Executor(RemoteExecutor):
     def _stage(self, name: str, node: HostJob, after: tuple[str, ...], folder: Path) -> Stage:
         command = command_of(folder, name)
         return stage_of(node, name, command, after=after, expected=self._expected, requests=self._requests)
+
+
+def _logs(stage: str, hosted: HostedRun | None) -> str:
+    """Return the command that shows what a stage printed."""
+    return f"asa logs {stage}" + (f" --run {hosted.folder.path}" if hosted is not None else "")
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from .requests import RequestReader
 from .resources import JobResources
 
 _UNLIMITED = 1 << 31
+# what Snakemake prints when a rule begins, and once it has failed
+_HEAD = re.compile(r"^(?:local)?(?:rule|checkpoint) \w+:\n(?: {4}\w+:.*\n(?: {8}.*\n)*)*", re.MULTILINE)
+_TRAILER = re.compile(r"^(?:RuleException:$|\[[^]\n]+\]\nError in (?:rule|group|checkpoint) )", re.MULTILINE)
 
 
 def key_of(job: Any) -> Hashable:
@@ -34,6 +38,27 @@ def kind_of_job(job: Any) -> str:
     if job.is_group():
         return "-".join(sorted({job.rule.name for job in job.jobs}))
     return str(job.rule.name)
+
+
+def label_of(job: Any) -> str:
+    """Return a job's rule and wildcards, as in ``bwa_map sample=B``; of a group, its rules."""
+    values = "" if job.is_group() else ",".join(f"{name}={value}" for name, value in job.wildcards_dict.items())
+    return f"{kind_of_job(job)} {values}".strip()
+
+
+def detail_of(job: Any) -> str:
+    """Return what tells a job from others of its rule: the values of its wildcards."""
+    return "" if job.is_group() else "-".join(map(str, job.wildcards_dict.values()))
+
+
+def own_output(log: str) -> str | None:
+    """Return what a job's command printed, without what the Snakemake that ran it says before and after it.
+
+    Returns None if that Snakemake did not come to run a rule, or its output has another form: then all of it counts.
+    """
+    text, *_ = _TRAILER.split(log, maxsplit=1)
+    *before, own = _HEAD.split(text)
+    return own.strip("\n") if before or len(text) < len(log) else None
 
 
 class Reader:
@@ -56,7 +81,8 @@ class Reader:
             if unit.is_local or (key := self.key(unit)) in seen:
                 continue
             seen.add(key)
-            yield HostJob(key, kind_of_job(unit), unit, tuple(self._before(unit, wanted)))
+            before = tuple(self._before(unit, wanted))
+            yield HostJob(key, kind_of_job(unit), unit, before, detail_of(unit))
 
     def key(self, unit: Any) -> Hashable:
         """Return the key of a job or of a group."""
