@@ -26,12 +26,12 @@ class MappedValue(Generic[_T]):
     size_bytes: int
     spans: tuple[tuple[int, int], ...]  # begin and end of the mark, of each array, and of the rest, from `at_byte` on
     mark: bytes = b""  # the value's mark, in case another process now has the holder's process id
-    value_here: _T | None = field(default=None, compare=False)  # the value itself, on systems without such memory
+    pickled: bytes = field(default=b"", compare=False)  # the value itself, on systems without such memory
 
     def value(self) -> _T:
         """Return a new copy of the value; its arrays may be written to, and only then are copied."""
         if not self.path:
-            return cast("_T", self.value_here)
+            return cast("_T", pickle.loads(self.pickled))  # noqa: S301 - this program has written it
         descriptor = os.open(self.path, os.O_RDONLY)
         try:
             if os.pread(descriptor, len(self.mark), self.at_byte) != self.mark:
@@ -68,7 +68,7 @@ class HandoverMemory:
         """
         mark = secrets.token_bytes(_MARK_BYTES)
         if self._descriptor < 0:
-            return MappedValue("", 0, 0, (), mark, value)
+            return MappedValue("", 0, 0, (), mark, pickle.dumps(value, protocol=5))
         buffers: list[pickle.PickleBuffer] = []
         rest = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
         with self._lock:

@@ -228,13 +228,10 @@ class Engine:
         self._changed.clear()
         return changed
 
-    def fork(self, core: Core | None = None) -> Engine:
-        """Copy the state; both copies continue independently. O(rows), to copy known times such as starts.
-
-        `core`: a core for the copy instead of a fork of this one.
-        """
+    def fork(self) -> Engine:
+        """Copy the state; both copies continue independently. O(rows), to copy known times such as starts."""
         fork = copy.copy(self)
-        fork._use(core or self._core.fork())
+        fork._use(self._core.fork())
         fork.clients = [copy.copy(job) for job in self.clients]
         fork._together = self._together.fork()
         fork._additions = self._additions.fork()

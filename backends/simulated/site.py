@@ -25,7 +25,8 @@ from asa.backend import (
     Step,
     StepTimes,
 )
-from asa.core.parallel import Keeping, SharedValue
+from asa.core.handover import MappedValue
+from asa.core.parallel import Keeping, Processes, SharedValue
 from asa.core.plugins import load
 from asa.errors import BackendError, InputError, JobNotFoundError, SubmitRejectedError, TraceError, near
 from asa.outcome import JobOutcome
@@ -403,6 +404,11 @@ class PlanningBackend(SimulatedBackend):
         return float(start)
 
 
+def _is_here(world: Engine | SharedValue[Engine] | None) -> bool:
+    """Whether a world is there, and does not depend on another process."""
+    return world.is_here if isinstance(world, _Moment) else isinstance(world, Engine)
+
+
 def _bytes(pools: Mapping[str, int]) -> int | None:
     """Return the size of a machine's burst buffer."""
     return pools[BURST_BUFFER] * _GB if BURST_BUFFER in pools else None
@@ -435,14 +441,22 @@ def _log_name(path: Path) -> str:
 class _Moment:
     """A moment of a replay, as its difference from the last: whole forks for many seeds of a log fill the memory."""
 
-    replay: Engine  # the replay, which has continued
+    # the replay, which has continued; mapped where several processes open worlds of it, so that each world takes memory
+    # only for what it changes
+    replay: Engine | MappedValue[Engine]
     kept: Any  # kept state of the core
 
-    def engine(self) -> Engine:
-        """Return the machine at this moment."""
-        core = self.replay.core
-        assert isinstance(core, ReturningCore)
-        return self.replay.fork(core.as_of(self.kept))
+    @property
+    def is_here(self) -> bool:
+        """Whether it does not depend on another process."""
+        return isinstance(self.replay, Engine)
+
+    def value(self) -> Engine:
+        """Return the machine at this moment, as a copy; raises OSError if the replay's process is gone."""
+        engine = self.replay.fork() if isinstance(self.replay, Engine) else self.replay.value()
+        assert isinstance(engine.core, ReturningCore)
+        engine.core.return_to(self.kept)
+        return engine
 
 
 class SimulatedSite:
@@ -536,8 +550,7 @@ class SimulatedSite:
                 self._plans = isinstance(core, PlanningCore)
                 self._buffer = _bytes(core.pools) if isinstance(core, PooledCore) else None
                 self._made_up = policy.notes
-        self._worlds: dict[int, Engine | SharedValue[Engine] | _Moment] = {}
-        self._opened: tuple[int, Engine] | None = None  # seed and world of a log that were opened last
+        self._worlds: dict[int, Engine | SharedValue[Engine]] = {}
         self._arrivals: tuple[int, ...] = ()
 
     @staticmethod
@@ -583,9 +596,9 @@ class SimulatedSite:
     def prepare(self, seeds: Sequence[int], executor: Executor | None = None) -> None:
         """Simulate up to the moment of each seed, once; for a log in a single pass for all seeds."""
         # kept worlds of other processes were lost with them
-        missing = [seed for seed in dict.fromkeys(seeds) if not isinstance(self._worlds.get(seed), Engine | _Moment)]
+        missing = [seed for seed in dict.fromkeys(seeds) if not _is_here(self._worlds.get(seed))]
         if self.trace is not None:
-            self._replay(self.trace, missing)
+            self._replay(self.trace, missing, executor if isinstance(executor, Processes) else None)
         elif executor is None or len(missing) < 2:
             self._worlds |= {seed: self._warm_up(seed) for seed in missing}
         elif isinstance(executor, Keeping):  # a world is large, so the processes that run in it keep it, not this one
@@ -621,7 +634,7 @@ class SimulatedSite:
         """Open the world of a seed at the arrival of its user; with a planning scheduler it can be asked for starts."""
         users = self.trace.users if self.trace is not None else None
         make = PlanningBackend if self._plans else SimulatedBackend
-        return self._backend(self._world(seed).fork(), make, users=users)
+        return self._backend(self._world(seed), make, users=users)
 
     def _backend(
         self, engine: Engine, make: Callable[..., SimulatedBackend] = SimulatedBackend, **more: Any
@@ -631,20 +644,17 @@ class SimulatedSite:
         return make(engine, self.machine, poll_s=self.poll_s, shrink=self.shrink, grow=self.grow, **more)
 
     def _world(self, seed: int) -> Engine:
-        """Return the prepared world of a seed; made here if it was not prepared, or its process is gone."""
+        """Return a copy of the prepared world of a seed; made here if it was not prepared, or its process is gone."""
         world = self._worlds.get(seed)
-        if world is not None and not isinstance(world, Engine | _Moment):
+        if isinstance(world, _Moment | MappedValue):  # each value is a new copy
             with suppress(OSError):
                 return world.value()
-            del self._worlds[seed]
+        elif world is not None and not isinstance(world, Engine):
+            with suppress(OSError):
+                return world.value().fork()
         self.prepare([seed])
-        known = self._worlds[seed]
-        if isinstance(known, _Moment):
-            if self._opened is None or self._opened[0] != seed:
-                self._opened = seed, known.engine()
-            return self._opened[1]
-        assert isinstance(known, Engine)
-        return known
+        world = self._worlds[seed]
+        return world.fork() if isinstance(world, Engine) else world.value()
 
     def _engine(self, table: JobTable) -> Engine:
         cores = self.machine.cores
@@ -669,12 +679,18 @@ class SimulatedSite:
         engine.advance(moment)
         return engine
 
-    def _replay(self, trace: Trace, seeds: Sequence[int]) -> None:
-        engine = self._engine(trace.table)
+    def _replay(self, trace: Trace, seeds: Sequence[int], processes: Processes | None) -> None:
+        engine, moments = self._engine(trace.table), {}
         for seed in self.in_order(seeds):
             engine.advance(self._moment(seed))
             kept = engine.core.kept() if isinstance(engine.core, ReturningCore) else None
-            self._worlds[seed] = engine.fork() if kept is None else _Moment(engine, kept)
+            if kept is None:
+                self._worlds[seed] = engine.fork()
+            else:
+                moments[seed] = kept
+        if moments:
+            replay = engine if processes is None else processes.share(engine)
+            self._worlds |= {seed: _Moment(replay, kept) for seed, kept in moments.items()}
 
     def _moment(self, seed: int) -> int:
         """Return the time in the log at which the user of a seed arrives."""

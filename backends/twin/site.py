@@ -127,7 +127,7 @@ class TwinSite(SimulatedSite):
 
     def open(self, seed: int) -> SimulatedBackend:
         """Open the world of a seed at the time when the user arrives."""
-        engine = self._world(seed).fork()
+        engine = self._world(seed)
         core = engine.core
         assert isinstance(core, GeneralCore)
         if self._user != -1:

@@ -632,7 +632,8 @@ def test_a_kept_moment_is_a_fork(jobs, order, backfill, preempt, requeue, outage
         kept.append(core.kept())
     core.run(NEVER - 1)
     for fork, moment in zip(forks, kept, strict=True):
-        past = core.as_of(moment)
+        past = core.fork()
+        past.return_to(moment)
         for _ in range(2):
             assert past.now == fork.now
             assert past.queued.tolist() == fork.queued.tolist()

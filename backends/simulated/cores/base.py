@@ -174,9 +174,9 @@ class ReturningCore(Core, Protocol):
     """A core that keeps moments of a replay as less than a fork is."""
 
     def kept(self) -> Any | None:
-        """Keep this moment for `as_of`; None if only a fork can keep it."""
+        """Keep this moment for `return_to`; None if only a fork can keep it."""
         ...
 
-    def as_of(self, moment: Any) -> Self:
+    def return_to(self, moment: Any) -> None:
         """Return to a moment that was kept before."""
         ...

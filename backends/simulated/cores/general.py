@@ -204,7 +204,7 @@ class GeneralCore:
         return copy.deepcopy(policy) if own else policy
 
     def kept(self) -> KeptMoment | None:
-        """Keep this moment of a replay for `as_of`; None if a client has jobs in it, or a scheduler changes demands.
+        """Keep this moment for `return_to`; None if a client has jobs in this replay, or a scheduler changes demands.
 
         Takes O(queued and running jobs), while a fork takes O(rows). Enough in a replay without clients: ended jobs do
         not change again, and jobs not submitted yet have not changed.
@@ -222,18 +222,18 @@ class GeneralCore:
             self._own_policy(self.policy),
         )
 
-    def as_of(self, moment: KeptMoment) -> GeneralCore:
-        """Return to an earlier moment of this replay."""
-        past = self.fork()
-        past.policy = self._own_policy(moment.policy)
-        past._s = moment.scalars.copy()
-        past._arrays |= self._listed(moment.lists) | {name: array.copy() for name, array in moment.small.items()}
+    def return_to(self, moment: KeptMoment) -> None:
+        """Return to an earlier moment of this replay. It writes only rows of jobs that have changed since."""
+        submitted_since = slice(int(moment.scalars[k.NEXT]), int(self._s[k.NEXT]))
+        self.policy = self._own_policy(moment.policy)
+        self._s = moment.scalars.copy()
+        self._arrays = self._arrays | self._listed(moment.lists)
+        self._arrays |= {name: array.copy() for name, array in moment.small.items()}
         for name, kept in moment.of_these.items():
-            column = past._of_jobs(name)
-            column[int(past._s[k.NEXT]) : len(self.table)] = _BEFORE_SUBMISSION.get(name, 0)
+            column = self._of_jobs(name)
+            column[submitted_since] = _BEFORE_SUBMISSION.get(name, 0)
             column[moment.there] = kept
-        past._show()
-        return past
+        self._show()
 
     def _of_jobs(self, name: str) -> NDArray[Any]:
         """Return a column with a row for each job."""
@@ -274,7 +274,7 @@ class GeneralCore:
         return {name: self._arrays[name][: int(length)] for name, length in used.items()}
 
     def _listed(self, lists: Mapping[str, NDArray[np.int64]]) -> dict[str, NDArray[Any]]:
-        """Copy lists; only the used part of their room is written, and takes memory."""
+        """Copy lists; only the used part of their room is written, and takes memory, as nothing reads the rest."""
         jobs, pools = len(self._arrays["submit"]), len(self._arrays["free"])
         sizes = {
             "queue": jobs,
@@ -284,7 +284,7 @@ class GeneralCore:
         }
         copies: dict[str, NDArray[Any]] = {}
         for name, size in sizes.items():
-            copies[name] = np.zeros(size, dtype=np.int64)
+            copies[name] = np.empty(size, dtype=np.int64)
             copies[name][: len(lists[name])] = lists[name]
         return copies
 
@@ -305,10 +305,12 @@ class GeneralCore:
         return self._view
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_a", "_seen", "_view")}
+        state = {name: value for name, value in self.__dict__.items() if name not in ("_a", "_seen", "_view")}
+        return state | {"_arrays": self._arrays | self._in_use()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self._arrays |= self._listed(self._in_use())
         self._show()
 
     # ------------------------------------------------------------------ views
