@@ -43,11 +43,33 @@ def _without_settings_of_the_folder() -> Iterator[None]:
             sys.modules["yaml"] = before
 
 
+@contextmanager
+def _without_blas(linalg: Any) -> Iterator[None]:
+    """Keep numba from loading scipy's linear algebra: to see whether it is there takes as long as loading numba.
+
+    A program's own kernels then compute `np.convolve` and `np.correlate` without it, and find it for all else.
+    """
+    look = linalg.ensure_blas
+
+    def find_none() -> None:
+        raise ImportError
+
+    linalg.ensure_blas = find_none
+    try:
+        yield
+    finally:
+        linalg.ensure_blas = look
+
+
 COMPILED = False
 if not plainly.wanted:
     with suppress(ImportError), _without_settings_of_the_folder():
         from numba import config, njit
         from numba.core import event
+        from numba.np import linalg
+
+        with _without_blas(linalg):
+            import numba.np.arraymath  # noqa: F401 - which looks for it
 
         _settings: Any = config
         COMPILED = True
