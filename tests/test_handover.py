@@ -7,13 +7,18 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
+from asa.backends.simulated import SimulatedSite
+from asa.backends.simulated.swf import write_swf
+from asa.backends.simulated.table import JobTable
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from asa.backend import JobSpec, JobState
 from asa.core.handover import HandoverMemory, MappedValue
 from asa.core.parallel import pool
 from asa.errors import UnavailableError
@@ -108,6 +113,43 @@ def test_processes_end_alone():
     finally:
         own.kill()
         own.join()
+
+
+def _opened(site, seeds):
+    """Open worlds; return their queues a day later, and by how many bytes the process has grown."""
+    site.open(seeds[0])  # which loads code
+    before = _own_bytes()
+    worlds = [site.open(seed) for seed in seeds]
+    grown = _own_bytes() - before
+    for world in worlds:
+        job = world.submit(JobSpec("one", 4, 3600.0, run_s=60.0))
+        world.wait(world.now() + 86_400)
+        assert world.status([job])[job].state is JobState.RUNNING
+    return [world.others()["start"].tolist() for world in worlds], grown
+
+
+def _own_bytes():
+    [line] = [line for line in Path("/proc/self/smaps_rollup").read_text().splitlines() if "Pss_Anon" in line]
+    return 1024 * int(line.split()[1])
+
+
+def test_worlds_of_a_log_take_memory_for_what_they_change(tmp_path):
+    """Where several processes open them; before, each copied nine numbers of every job in the log."""
+    rng, jobs, seeds = np.random.default_rng(0), 60_000, (3, 1, 4)
+    run = rng.integers(60, 900, jobs)
+    table = JobTable(np.arange(jobs) * 100, run, 2 * run, rng.integers(1, 9, jobs))
+    write_swf(tmp_path / "log.swf", table, cores=32)
+
+    def site():
+        return SimulatedSite(trace=tmp_path / "log.swf", scheduler="multifactor")
+
+    shared = site()
+    with pool(2) as processes:
+        shared.prepare(seeds, processes)
+        worlds, grown = processes.submit(_opened, shared, seeds).result()
+    assert grown < len(seeds) * 72 * jobs / 2
+    assert worlds == _opened(site(), seeds)[0]
+    assert worlds == _opened(shared, seeds)[0]  # the processes are gone, and their memory
 
 
 @pytest.mark.full

@@ -434,6 +434,27 @@ def banks() -> Iterator[Row]:
         yield "  asa predict after that, CPU", cpu(predict, place, 3, variables), "what it may take", 1.0
 
 
+def memory() -> Iterator[Row]:
+    """Peak of `asa worth` on a long log, in bytes, with all compiled; of a client: `tools/slurm_cost.py --memory`."""
+    asa, count = str(Path(sys.executable).with_name("asa")), 250_000
+    rng = np.random.default_rng(0)
+    run = np.clip(10 ** rng.normal(3, 0.7, count), 60, 86_400).astype(np.int64)
+    columns = np.cumsum(rng.exponential(60.0, count)).astype(np.int64), run, 2 * run, rng.choice([1, 4, 16, 64], count)
+    cores = 1024
+    table = at_load(0.9, JobTable(*columns), cores)
+    start = replay(table.submit, table.run, table.request, table.cores, cores)
+    users = rng.integers(0, 50, count).astype(np.int32)
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        waits_s = (start - table.submit).astype(np.int32)
+        write_swf(place / "log.swf.gz", table, cores=cores, users=users, waits_s=waits_s, unix_start_s=10**9)
+        worth = [asa, "worth", "montage", "--cores", "32", "--history", "log.swf.gz", "--jobs", "2", "--moments"]
+        variables = budgets.at_home_in(place)
+        budgets.cpu_s([*worth, "2"], place, variables)  # what has to be compiled is
+        taken = budgets.peak_bytes([*worth, "6"], place, variables)
+        yield f"asa worth, {count:,} jobs, two processes", taken, "its budget", budgets.WORTH_BYTES
+
+
 def first_answers() -> Iterator[Row]:
     """Commands with nothing compiled yet, and with all compiled, against `import numpy`: CPU time."""
     python, asa = sys.executable, str(Path(sys.executable).with_name("asa"))
@@ -477,7 +498,7 @@ def main() -> None:
     """Run all benchmarks, and print each row as it comes."""
     console = Console(width=150, soft_wrap=True, highlight=False)
     console.print("Hot paths, the least of some tries: what it takes; what is beside it, and takes; times as fast\n")
-    for bench in (
+    benches: tuple[Callable[[], Iterator[Row]], ...] = (
         schedules,
         growth,
         reading,
@@ -493,10 +514,17 @@ def main() -> None:
         tasks,
         banks,
         first_answers,
-    ):
+        memory,
+    )
+    for bench in benches:
+        show = _megabytes if bench is memory else _show
         for what, ours, beside, theirs in bench():
             ratio = f"{theirs / ours:.3g}"
-            console.print(f"{what:<60} {_show(ours):>8}   {beside:<52} {_show(theirs):>8} {ratio:>8}", markup=False)
+            console.print(f"{what:<60} {show(ours):>8}   {beside:<52} {show(theirs):>8} {ratio:>8}", markup=False)
+
+
+def _megabytes(size_bytes: float) -> str:
+    return f"{size_bytes / 1e6:.0f} MB"
 
 
 def _show(seconds: float) -> str:

@@ -1,6 +1,6 @@
 """Budgets of commands, in multiples of `python -c "import numpy"`, and of simulations, in multiples of a replay.
 
-All are CPU time, measured in the same run as what they are multiples of.
+These are CPU time, measured in the same run as what they are multiples of. Budgets of memory are in bytes.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 
@@ -28,6 +30,13 @@ COMMANDS: Mapping[str, float] = {
 DISCIPLINES: Mapping[str, float] = {"EASY": 8.0, "conservative": 10.0, "multifactor": 8.0}
 """What simulating a log under a discipline of the general core may take, in replays of the same log."""
 
+WORTH_BYTES = 500_000_000
+"""What `asa worth` may take on a log of 250,000 jobs, in itself and its two processes."""
+
+CLIENT_BYTES = 120_000_000
+"""What a client of 3,000 stages may take."""
+
+_LOOK_EACH_S = 0.1
 _FLOW = 'name = "f"\n[[stage]]\nname = "a"\ncores = 1\nwalltime = "1min"\ncommand = "true"\n'
 _ASA = str(Path(sys.executable).with_name("asa"))
 
@@ -52,6 +61,44 @@ def cpu_s(command: list[str], place: Path | None = None, variables: Mapping[str,
     subprocess.run(command, check=True, cwd=place, env=environment, stdout=nowhere, stderr=nowhere)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def peak_bytes(command: list[str], place: Path | None = None, variables: Mapping[str, str] | None = None) -> int:
+    """Memory of a command and all that it starts, at most: each process's own, and its part of what they share.
+
+    It is looked at ten times a second, as only Linux tells it.
+    """
+    nowhere = subprocess.DEVNULL
+    environment = {**os.environ, **(variables or {})}
+    running = subprocess.Popen(command, cwd=place, env=environment, stdout=nowhere, stderr=nowhere)
+    peak = 0
+    while running.poll() is None:
+        peak = max(peak, sum(_proportional_bytes(process) for process in _with_descendants(running.pid)))
+        time.sleep(_LOOK_EACH_S)
+    if running.returncode:
+        raise subprocess.CalledProcessError(running.returncode, command)
+    return peak
+
+
+def _with_descendants(first: int) -> Iterator[int]:
+    """Yield a process and all that descend from it."""
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            parent = int(path.read_text(errors="replace").rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(path.parent.name))
+    found = [first]
+    for process in found:  # which grows meanwhile
+        yield process
+        found += children.get(process, [])
+
+
+def _proportional_bytes(process: int) -> int:
+    with suppress(OSError):  # it has ended
+        for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return 1024 * int(line.split()[1])
+    return 0
 
 
 def measured(commands: Iterable[str], place: Path, times: int) -> tuple[dict[str, float], float]:

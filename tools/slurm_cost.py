@@ -3,6 +3,7 @@
 
     python tools/slurm_cost.py               2,000 jobs of others, both releases where they are, both ways of asking
     python tools/slurm_cost.py --fan         fans of `true`, by asa and by peers, as root
+    python tools/slurm_cost.py --memory      a fan of 3,000, as root
 
 A look asks for the client's four jobs; once in five minutes, the whole queue is read for the estimator. The number of
 looks per hour of waiting is counted on a virtual clock.
@@ -25,6 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+import budgets
 import httpx
 
 # the tests start the daemons, and have replacements for them
@@ -41,6 +43,8 @@ from asa.backend import Capabilities, JobSpec
 
 FAN = (10, 100)
 """Stages of the small fan and of the large one."""
+MANY = 3000
+"""Stages of the fan whose client's memory is measured."""
 PEERS = {
     "submitit": """
 import submitit, sys
@@ -154,13 +158,27 @@ def fan_commands(peers):
     return commands
 
 
-def fan_cost(testbed, command, count, environment):
-    """Run a fan of stages on an empty queue; return its CPU seconds."""
+def fan_folder(testbed, count):
+    """Return a folder with a workflow of stages that run `true`, once the queue is empty."""
     while testbed.run_as_root("squeue", "-h").strip():
         time.sleep(0.2)
     folder = Path(tempfile.mkdtemp(dir=testbed.root / "jobs"))
     stages = [f'[[stage]]\nname = "s{n}"\ncores = 1\nwalltime = "1min"\ncommand = "true"\n' for n in range(count)]
     (folder / "fan.toml").write_text('name = "fan"\n' + "".join(stages))
+    return folder
+
+
+def environment_on(testbed):
+    """Return variables by which a client has a home of its own, and asks this cluster."""
+    home = testbed.folder("home")
+    environment = {**os.environ, "HOME": str(home), "SLURM_CONF": testbed.env["SLURM_CONF"]}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    return environment
+
+
+def fan_cost(testbed, command, count, environment):
+    """Run a fan of stages on an empty queue; return its CPU seconds."""
+    folder = fan_folder(testbed, count)
     before = spent()[1]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -174,10 +192,7 @@ def fans(peers):
         print(reason)
         return
     with cluster(RELEASES[0], accounting=True) as testbed:
-        home = testbed.folder("home")
-        environment = {**os.environ, "HOME": str(home), "SLURM_CONF": testbed.env["SLURM_CONF"]}
-        environment.pop("PYTHONDONTWRITEBYTECODE", None)
-        costs = {}
+        environment, costs = environment_on(testbed), {}
         for name, of in fan_commands(peers).items():
             fan_cost(testbed, of(FAN[0]), FAN[0], environment)  # what has to be compiled is
             costs[name] = [min(fan_cost(testbed, of(n), n, environment) for _ in range(3)) for n in FAN]
@@ -193,15 +208,32 @@ def fans(peers):
             )
 
 
+def memory():
+    """Print what clients take that run a fan of a stage, and one of many stages."""
+    if reason := missing():
+        print(reason)
+        return
+    with cluster(RELEASES[0], accounting=True) as testbed:
+        environment = environment_on(testbed)
+        for count in (1, MANY):
+            command = fan_commands(sys.executable)["asa per-stage"](count)
+            taken = budgets.peak_bytes(command, fan_folder(testbed, count), environment)
+            print(f"asa per-stage, a fan of {count}: {taken / 1e6:.0f} MB; budget {budgets.CLIENT_BYTES / 1e6:.0f} MB")
+
+
 def main():
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--jobs", type=int, default=2000)
     parser.add_argument("--fan", action="store_true", help="measure fans of stages")
+    parser.add_argument("--memory", action="store_true", help="measure the memory of clients")
     parser.add_argument("--peers", default=sys.executable, metavar="PYTHON", help="has the peers of --fan")
     options = parser.parse_args()
     if options.fan:
         fans(options.peers)
+        return
+    if options.memory:
+        memory()
         return
     os.umask(0)
     with tempfile.TemporaryDirectory() as folder:
