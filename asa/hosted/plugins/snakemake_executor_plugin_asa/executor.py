@@ -18,6 +18,7 @@ from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 from asa.backend import Capabilities
 from asa.errors import AsaError
 from asa.hosted.expected import Expectations
+from asa.hosted.gained import gained
 from asa.hosted.graph import Graph, HostJob
 from asa.hosted.run import Ending, HostedRun, Settings, begin, command_of, last_words, never_start, wind_up
 from asa.hosted.settings import bank_folder, open_batch_system, run_name, runs_folder
@@ -133,6 +134,8 @@ class Executor(RemoteExecutor):
                 f"Some of asa's jobs have not ended yet. The next {_HOST} in this folder sees to them; "
                 f"or now: asa cancel {hosted.folder.path}"
             )
+        elif hosted is not None and (words := gained(hosted.folder)):
+            self.logger.info(printable(f"asa: {words}"))
 
     async def sleep(self) -> None:
         """Sleep until a stage has ended, but no longer than Snakemake says."""
