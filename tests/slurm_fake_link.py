@@ -5,7 +5,8 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from asa.backends.shell.script import WITHDRAWN, facts_of
-from asa.backends.slurm.link import IdentifiedJob, SlurmAbout, SlurmCluster, SlurmJob, SlurmRecord
+from asa.backends.slurm.link import MEMBERS, IdentifiedJob, SlurmAbout, SlurmCluster, SlurmJob, SlurmRecord
+from asa.backends.slurm.script import jobs_of
 
 from asa.elements import Elements, parse_array, parse_elements
 from asa.errors import JobNotFoundError, SubmitDeferredError, SubmitInDoubtError, SubmitRejectedError, UnavailableError
@@ -72,6 +73,8 @@ class FakeJob:
     place: int = 0
     number: int = 0
     at_once: int = 0
+    token: str = ""
+    is_member: bool = False  # of an array whose elements are jobs by themselves
 
     @property
     def seen_as(self):
@@ -79,7 +82,20 @@ class FakeJob:
 
     @property
     def claims_as(self):
-        return self.array_id or self.job_id
+        return self.seen_as if self.is_member else self.array_id or self.job_id
+
+
+def run_of(payload):
+    """Return how long a payload runs and how it ends, and the markers that it awaits and posts, by its script."""
+    run_s = sum(map(float, re.findall(r"sleep ([\d.]+)", payload))) or 1.0
+    code = int(found[1]) if (found := re.search(r"exit (\d+)", payload)) else 0
+    if code and len(re.findall(r"^text_", payload, re.MULTILINE)) > 1:
+        run_s = 1.0
+    awaits, posted = (
+        found[1].split() if (found := re.search(rf"\n{name}='?([^'\n]+)'?\n", f"\n{payload}")) else []
+        for name in ("awaits", "posted")
+    )
+    return {"run_s": run_s, "code": code, "awaits": awaits, "posted": posted}
 
 
 class FakeLink:
@@ -90,7 +106,7 @@ class FakeLink:
     script does in `folder`.
     """
 
-    changeable = frozenset({"held", "walltime_s", "nodes"})
+    changeable = frozenset({"held", "walltime_s", "nodes", MEMBERS})
     cancels_by_name = True
 
     def __init__(
@@ -170,6 +186,7 @@ class FakeLink:
             words, _, either = clause.partition("?")
             kind, _, other = words.partition(":")
             other, _, minutes = other.partition("+")
+            other = self._raw(other)
             if any(one in self.controller for one in (other, *self.arrays_of.get(other, ()))):
                 assert either in ("", f"afterany:{other}"), "one of these alone is understood here"
                 needs.append((kind, other, 60 * int(minutes or 0), bool(either)))
@@ -179,16 +196,11 @@ class FakeLink:
             needs = []
         job_id = str(self._next_id)
         self._next_id += 1
-        payload = job.script.partition("\n# Its values.\n")[2].partition("\nasa_owned() {\n")[0]
-        fake = FakeJob(job_id, job, float(int(self.now_s)), needs, walltime_s=60 * -(-job.walltime_s // 60))
-        fake.run_s = sum(map(float, re.findall(r"sleep ([\d.]+)", payload))) or 1.0
-        fake.code = int(found[1]) if (found := re.search(r"exit (\d+)", payload)) else 0
-        if fake.code and len(re.findall(r"^text_", payload, re.MULTILINE)) > 1:
-            fake.run_s = 1.0
-        fake.awaits, fake.posted = (
-            found[1].split() if (found := re.search(rf"\n{name}='?([^'\n]+)'?\n", job.script)) else []
-            for name in ("awaits", "posted")
-        )
+        payload = job.script.partition("\nasa_owned() {\n")[0]
+        facts = "".join(line for line in payload.splitlines(keepends=True) if not line.startswith("#"))
+        walltime_s = 60 * -(-job.walltime_s // 60)
+        fake = FakeJob(job_id, job, float(int(self.now_s)), needs, walltime_s=walltime_s, **run_of(facts))
+        fake.token = job.comment.removeprefix("asa:")
         fake.held = "JobHeldUser" if job.held else ""
         for one in self._elements(fake) if job.array else [fake]:
             self.all[one.job_id] = one
@@ -196,6 +208,20 @@ class FakeLink:
         if self.in_doubt:
             raise SubmitInDoubtError("the answer was lost")
         return job_id
+
+    def _raw(self, job_id):
+        """Return a job's number; of an element, its own."""
+        array_id, is_element, number = job_id.partition("_")
+        if not is_element:
+            return job_id
+        return next(
+            (
+                one
+                for one in self.arrays_of.get(array_id, ())
+                if one in self.all and self.all[one].number == int(number)
+            ),
+            job_id,
+        )
 
     def jobs(self, job_ids):
         self._call("jobs")
@@ -232,7 +258,8 @@ class FakeLink:
         """Make the elements of an array; Slurm gives each a number of its own, the array's to one of them."""
         array = parse_array(fake.job.array)
         places = list(array.elements)
-        facts = facts_of(fake.job.script)
+        members = re.search(r"(?m)^# Its jobs: ", fake.job.script)
+        facts = {"is_renumbered": False} if members else facts_of(fake.job.script)
         numbers = list(parse_elements(facts["array"])) if facts["is_renumbered"] else places
         if places[-1] >= self.max_array_size:
             raise SubmitRejectedError("Slurm refuses the job: Invalid job array specification")
@@ -244,8 +271,13 @@ class FakeLink:
             job_id = fake.job_id if place == places[-1] else str(self._next_id)
             self._next_id += place != places[-1]
             one = replace(fake, job_id=job_id, array_id=fake.job_id, place=place, number=number, at_once=array.at_once)
-            one.posted = [f"{whole}+/{number}"] if whole else []
-            one.run_s, one.code = self.of_element(number, fake.run_s, fake.code)
+            if members:
+                _, _, rest = fake.job.script.partition(f"\n{number})\n")
+                token = jobs_of(fake.job.script)[number].rpartition(".")[2]
+                one = replace(one, is_member=True, token=token, **run_of(rest.partition("\n;;\n")[0]))
+            else:
+                one.posted = [f"{whole}+/{number}"] if whole else []
+                one.run_s, one.code = self.of_element(number, fake.run_s, fake.code)
             self.arrays_of.setdefault(fake.job_id, []).append(job_id)
             yield one
 
@@ -296,8 +328,8 @@ class FakeLink:
             if job.job_id in self.arrays_of:
                 for one in self.arrays_of[job.job_id]:
                     self._cancel(self.all[one])
-            elif job.job_id in self.controller:
-                self._cancel(self.all[job.job_id])
+            elif self._raw(job.job_id) in self.controller:
+                self._cancel(self.all[self._raw(job.job_id)])
             else:
                 left[job.job_id] = JobNotFoundError("unknown job")
         return left
@@ -441,12 +473,12 @@ class FakeLink:
             job.run_s, job.code, job.posted = 0.0, JobOutcome.DUPLICATE.exit_code, []
 
     def _holder(self, job):
-        claim = self.folder / "marks" / job.job.comment.removeprefix("asa:") / "claim"
+        claim = self.folder / "marks" / job.token / "claim"
         return str(claim.readlink()) if claim.is_symlink() else ""
 
     def _is_withdrawn(self, job):
         """Whether the client came first; if not, the job notes that it begins."""
-        token = job.job.comment.removeprefix("asa:")
+        token = job.token
         if not (token and self.writes_marks):
             return False
         start = self.folder / "marks" / token / "start"
@@ -475,7 +507,7 @@ class FakeLink:
         return False
 
     def _post_whole(self, job):
-        if not job.array_id or not job.posted:
+        if not job.array_id or not job.posted or job.is_member:
             return
         whole = job.posted[0].partition("+/")[0]
         count = int(re.search(r"\ncount=(\d+)", job.job.script)[1])
@@ -488,14 +520,14 @@ class FakeLink:
     def _mark(self, job, kind, code=None, outcome=None):
         if not self.writes_marks:
             return
-        token = job.job.comment.removeprefix("asa:")
+        token = job.token
         marks = self.folder / "marks" / (token or f"job.{job.job_id}")
         marks.mkdir(exist_ok=True)
         if token and not (marks / "claim").is_symlink():
             (marks / "claim").symlink_to(job.claims_as)
         if token and self._holder(job) != job.claims_as:
             return
-        if job.array_id:
+        if job.array_id and not job.is_member:
             marks /= f"e{job.number}"
             marks.mkdir(exist_ok=True)
         text = f"job={job.seen_as}\nhost=n1\ntime={self._now_s}\n"

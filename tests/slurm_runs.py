@@ -218,12 +218,15 @@ def told_jobs(slurm):
     return [dict(word.split("=", 1) for word in line.split() if "=" in word) for line in lines if "JobId=" in line]
 
 
+_NO_ELEMENT = "4294967294"  # the record of what was left of an array when that was cancelled
+
+
 def alone(job, groups):
     """Return what Slurm says of each job in a record, which may be of several elements of an array."""
     if (names := groups.get(job["JobName"])) is None:
         return [job]
     task, array_id = job.get("ArrayTaskId", "N/A"), job.get("ArrayJobId", "")
-    numbers = parse_elements(task.partition("%")[0]) if task != "N/A" else ()
+    numbers = parse_elements(task.partition("%")[0]) if task not in {"N/A", _NO_ELEMENT} else ()
     return [job | {"JobId": f"{array_id}_{number}", "JobName": names[number]} for number in numbers]
 
 

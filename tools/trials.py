@@ -7,6 +7,7 @@ depend on asa, and the verdict follows from these marks and from Slurm. Trials r
     python tools/trials.py --seeds 0-349                 # every strategy, both releases, both links, this machine
     python tools/trials.py --seeds 7000-7184             # with scripts, SIGTERM, --fail-fast and more, as draw.py says
     python tools/trials.py --seeds 8000-8049 --strategy asa-plan    # with stages of several shapes, too
+    python tools/trials.py --seeds 20000-20049 --link cli           # with stages that are submitted together
     python tools/trials.py --seeds 9000-9499 --world hostile        # where a site does all to a client that sites do
     python tools/trials.py --seeds 9000-9049 --world absence,codes  # some of that, by its names in draw.WORLD
 

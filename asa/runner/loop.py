@@ -461,7 +461,9 @@ def _submit_each(active: Active, due: Sequence[PlannedJob], plan: Plan, now_s: f
             break  # all jobs of a stage are submitted before jobs that depend on it
         has_sent = True
         if group := groups.get(job.stages):
-            together.update(submit_together(active, group, plan.choices))
+            together.update(sent := submit_together(active, group, plan.choices))
+            if any(active.state.stages[name].phase is Phase.WAITING for stages in sent for name in stages):
+                break  # they were not accepted: what follows them must wait
         if job.stages not in together:
             shape(active, job, plan.choices)
             submit(active, job)

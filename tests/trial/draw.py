@@ -13,6 +13,8 @@ MORE_FROM = 7000
 """The first seed whose trials have more in them: each seed below draws what it always drew."""
 SHAPES_FROM = 8000
 """Likewise, from which on stages may be asked for in several shapes."""
+FANS_FROM = 20_000
+"""Likewise, from which on the stages of a layer ask for the same, in one shape."""
 WIDTHS = (1, 2, 4, 8, 12, 16)
 TOLD = ("save", "stays", "late:2")  # what SIGTERM does to a payload
 
@@ -215,7 +217,9 @@ def draw(seed: int, version: str, link: str, strategy: str, world: tuple[str, ..
     trial = Trial(seed, version, link, strategy, steps, faults, site, again_from)
     if seed >= MORE_FROM:
         trial = _more(random.Random(f"more {seed}"), trial)
-    if seed >= SHAPES_FROM:
+    if seed >= FANS_FROM:
+        trial = _fans(trial)
+    elif seed >= SHAPES_FROM:
         trial = _shapes(random.Random(f"shapes {seed}"), trial)
     return _hostile(random.Random(f"hostile {seed} {link}"), trial, world) if world else trial
 
@@ -355,6 +359,22 @@ def _told(chance: random.Random, steps: list[Step]) -> list[Fault]:
         bad_task=chance.randrange(len(longer)) if longer else 0,
     )
     return [Fault("told", "start", step.name, round(chance.uniform(0.2, 2.5), 2), 0.0, chance.random())]
+
+
+# ---------------------------------------------------------------------- from FANS_FROM on
+
+
+def _fans(trial: Trial) -> Trial:
+    """Let the stages of a layer ask for the same, so that they are submitted together."""
+    of_layer: dict[str, Step] = {}
+    steps = []
+    for step in trial.steps:
+        if step.local or step.tasks or step.partitions:
+            steps.append(step)
+            continue
+        first = of_layer.setdefault(step.name[0], step)
+        steps.append(replace(step, cores=first.cores, seconds=first.seconds, retries=first.retries))
+    return replace(trial, steps=tuple(steps))
 
 
 # ---------------------------------------------------------------------- from SHAPES_FROM on
