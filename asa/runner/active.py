@@ -98,6 +98,7 @@ class Active(Submitter):
     records: list[Record] = field(default_factory=list)
     begun: bool = False  # whether the workflow was submitted
     is_behind: bool = False  # whether its jobs' states since the last client are still unknown
+    kept: object = None  # what the strategy keeps from plan to plan
     attempts: Attempts = field(init=False)  # the next attempts at submitting jobs
     swept: bool = False  # whether a search after the end found no stray jobs
     # not yet in the bank: job, forecast, observation, and the job's id

@@ -413,8 +413,9 @@ def _follow_plan(active: Active) -> float | None:
         if more is not None and can_submit(active, now):
             submit(active, more)
             continue
-        view = active.state.view(now)
+        view = replace(active.state.view(now), kept=active.kept)
         plan = _with_followers(active, view, active.run.strategy.plan(view, active.forecast))
+        active.kept = plan.kept
         plan = with_substitutes(active.state, plan)
         asked = packed(active.state, [*raced(active.state, plan.submissions)], now)
         submissions = settled(active.state, claimed_apart(active.state, asked))

@@ -261,6 +261,8 @@ class RunView:
         Core-hours that early allocations have idled so far, and those that present ones may yet idle.
     racers
         All jobs that were asked for in the races that are not decided, in order.
+    kept
+        What the strategy's last plan is to keep (`Plan.kept`); None at first, and after a restart.
     """
 
     workflow: Workflow
@@ -274,6 +276,7 @@ class RunView:
     first: int = 0
     idle_core_hours: float = 0.0
     racers: tuple[RacerView, ...] = ()
+    kept: object = field(default=None, compare=False, repr=False)
 
     def rivals(self, stages: Iterable[str]) -> int:
         """Count the further jobs, also refused ones, that were asked for in addition to some stages' queued job."""
@@ -645,12 +648,15 @@ class Plan:
         When to plan again, even if nothing happens before; None for not.
     choices
         The chosen shapes, by stage, of stages with several shapes that are to be submitted.
+    kept
+        What the strategy wants to find in its next view, such as a plan that may still hold; None for nothing.
     """
 
     submissions: tuple[PlannedJob, ...] = ()
     cancellations: tuple[Cancellation, ...] = ()
     wake_s: float | None = None
     choices: Mapping[str, Choice] = field(default_factory=dict)
+    kept: object = field(default=None, compare=False, repr=False)
 
     @classmethod
     def of(

@@ -27,6 +27,7 @@ from .base import (
 )
 from .planning import Aim, Outlook, SearchedJob, look_ahead, read_aim
 from .planning.elasticity import additions, looked_after
+from .planning.keeping import may_be_kept, retimed
 from .planning.outlook import WHOLE_STAGES
 from .racing import Races, read_races, rival_of
 from .replacing import Replacement
@@ -122,8 +123,13 @@ class Planned(Strategy):
             return Plan.of(simple, watched.cancellations, watched.wake_s)
         replacement = Replacement(self.max_replacements if self.replaces else 0)
         if not (self._may_act(view) or replacement.candidates(view, forecast)):
-            return Plan.of(watched.submissions, watched.cancellations, watched.wake_s)
-        outlook = look_ahead(view, forecast, self.aim)
+            plan = Plan.of(watched.submissions, watched.cancellations, watched.wake_s)
+            return replace(plan, kept=view.kept)
+        outlook = retimed(view.kept, view, forecast) if isinstance(view.kept, Outlook) else None
+        kept = view.kept
+        if outlook is None:
+            outlook = look_ahead(view, forecast, self.aim)
+            kept = outlook if may_be_kept(outlook, self.aim) else None
         replaced = list(replacement.find(view, outlook, forecast, self.aim))
         rivals = [rival_of(view, job) if self.rivals else None for job in replaced]
         given_back = [
@@ -142,7 +148,8 @@ class Planned(Strategy):
             asked = [rival, *(job for job in apart if job.is_addition or job.keep is Keep.NOTHING)]
         if rule is None and self.rivals and self.replaces and view.capabilities.races:
             asked = [replace(job, racer=1) if replacement.may_come(view, job, forecast) else job for job in asked]
-        return Plan.of(asked, wake_s=min(wakes, default=None), choices=outlook.choices())
+        plan = Plan.of(asked, wake_s=min(wakes, default=None), choices=outlook.choices())
+        return replace(plan, kept=kept)
 
     def _may_race(self, view: RunView, forecast: Forecast) -> bool:
         if self.races_when == "always":

@@ -330,32 +330,13 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
         aim = _aim_of_part(aim, whole_view, view)
     site = view.capabilities
 
-    table = _Waits(view, forecast)
-    modes = _modes(site)
-    # jobs grow only where early cores may idle
-    resizing = Resizing.at(view, table.more_s, may_rise=aim.grow and Keep.AWAIT in modes)
+    table = Waits(view, forecast)
     left = [name for name in view.workflow.order if view.stages[name].phase is Phase.WAITING]
     is_moldable = aim.chooses_shapes and any(
         view.stages[name].stage.moldable is not None for name in view.workflow.order
     )
-    forms = {name: forms_of(view.stages[name].stage, site) for name in left} if is_moldable else None
-    whole = Parts(
-        _as_known(view) if is_moldable else view.workflow,
-        cores_per_node=site.cores_per_node,
-        resizing=resizing,
-        site=site,
-    )
-    under_way = tuple(_under_way(view, whole, table))
-    bounds = _bounds(view, under_way)
-    parts = Parts(
-        _as_known(view),
-        left,
-        cores_per_node=site.cores_per_node,
-        resizing=resizing,
-        max_walltime_s=max_walltimes(site),
-        forms=forms,
-        site=site,
-    )
+    whole, under_way, question = posed(view, table, left, grows=aim.grow, is_moldable=is_moldable)
+    parts = question.parts
     if is_moldable:
         table.compare(parts.shaped())
     alone = [block for name in view.workflow.order if (block := whole.block((name,))) is not None]
@@ -371,16 +352,11 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
     prices_s = tuple((fair_s * grid).tolist())
     if site.charges == "used":
         price_s = 0.0
-    spent = view.spent_core_hours + sum(job.block.core_hours for job in under_way)
-    handover_s = _HANDOVER_S if resizing.rises else 0.0
-    question = Question(
-        parts, table, bounds, price_s, site.age_accrues, modes, handover_s, is_moldable, is_wary=True,
-        jobs_of=table.jobs_of,
-    )  # fmt: skip
+    question = replace(question, price_s=price_s)
     sketch = _best_together(question, forecast)
     if aim.at_most is not None or aim.deadline_s is not None:
         plans = priced_frontier(question, prices_s, _together(question, forecast))
-        left_hours = None if aim.at_most is None else aim.at_most * hours - spent
+        left_hours = None if aim.at_most is None else aim.at_most * hours - _spent_core_hours(view, under_way)
         price_s, sketch = _chosen(plans, aim, view.now_s, left_hours)
         question = replace(question, price_s=price_s)
     elif aim.price_s is not None:  # a search keeps only some candidates: the frontier may have a better plan
@@ -388,6 +364,46 @@ def look_ahead(view: RunView, forecast: Forecast, aim: Aim | None = None) -> Out
         sketch = _surely_best(question, sketch, [plan for _, plan in plans])
     of = hours, makespan_s, forecast
     return Outlook(view.now_s, under_way, question, sketch, table.forecast, *of, waiting, left_out, prices_s)
+
+
+def posed(
+    view: RunView, table: Waits, left: Iterable[str], *, grows: bool = False, is_moldable: bool = False
+) -> tuple[Parts, tuple[UnderWay, ...], Question]:
+    """Return all stages as parts, the submitted jobs, and what a search for jobs of other stages has to know.
+
+    `left`: the stages to plan.
+    `grows`, `is_moldable`: whether jobs may grow, and whether shapes are to be chosen.
+    Returns: the question with a price of 0.
+    """
+    site, modes, left = view.capabilities, _modes(view.capabilities), list(left)
+    # jobs grow only where early cores may idle
+    resizing = Resizing.at(view, table.more_s, may_rise=grows and Keep.AWAIT in modes)
+    whole = Parts(
+        _as_known(view) if is_moldable else view.workflow,
+        cores_per_node=site.cores_per_node,
+        resizing=resizing,
+        site=site,
+    )
+    under_way = tuple(_under_way(view, whole, table))
+    parts = Parts(
+        _as_known(view),
+        left,
+        cores_per_node=site.cores_per_node,
+        resizing=resizing,
+        max_walltime_s=max_walltimes(site),
+        forms={name: forms_of(view.stages[name].stage, site) for name in left} if is_moldable else None,
+        site=site,
+    )
+    handover_s = _HANDOVER_S if resizing.rises else 0.0
+    question = Question(
+        parts, table, _bounds(view, under_way), 0.0, site.age_accrues, modes, handover_s, is_moldable, is_wary=True,
+        jobs_of=table.jobs_of,
+    )  # fmt: skip
+    return whole, under_way, question
+
+
+def _spent_core_hours(view: RunView, under_way: Iterable[UnderWay]) -> float:
+    return view.spent_core_hours + sum(job.block.core_hours for job in under_way)
 
 
 def _part_of(view: RunView) -> RunView:
@@ -400,8 +416,12 @@ def _part_of(view: RunView) -> RunView:
     under_way = {name for name in names if view.stages[name].phase in _UNDER_WAY}
     # as many as have jobs, if they are ready: few plans are needed for many, each of which looks at all jobs
     most = max(NEXT_STAGES, min(len(ready), len(under_way)))
-    chosen = under_way.union(list(dict.fromkeys([*ready, *waiting]))[:most])
-    views = {name: _among(chosen, view.stages[name]) for name in names if name in chosen}
+    return only(view, under_way.union(list(dict.fromkeys([*ready, *waiting]))[:most]))
+
+
+def only(view: RunView, chosen: set[str]) -> RunView:
+    """Return the view of a workflow that has only some of the unsettled stages."""
+    views = {name: _among(chosen, view.stages[name]) for name in view.left() if name in chosen}
     workflow = Workflow(view.workflow.name, (stage.stage for stage in views.values()))
     return replace(view, workflow=workflow, stages=views, turn=None, first=0)
 
@@ -456,18 +476,20 @@ def jobs_of(block: Block, first: Stage) -> int:
     return (first.shaped(block.shapes[0]) if block.shapes else first).job_count
 
 
-class _Waits:
+class Waits:
     """Samples of the waits of blocks, with one forecast for each kind of job."""
 
     def __init__(self, view: RunView, forecast: Forecast) -> None:
         self._view, self.of = view, forecast
         self._is_fine = len(view.workflow.stages) <= _FEW_STAGES
         self._known: dict[tuple[int, float, str], Samples] = {}
+        self.examples: list[tuple[Block, float]] = []  # a block of each kind that was asked for, with its expected wait
         self._compared: list[WaitForecast] = []  # forecasts of jobs in several shapes, then their samples
         self._sampled: Samples = np.empty((0, SAMPLES))
         self._columns: dict[_Likeness, int] = {}  # index in both, by kind
 
     def __call__(self, blocks: Sequence[Block]) -> Samples:
+        """Return samples of the wait of each block's job, comparable with each other."""
         if any(self.jobs_of(block) > 1 for block in blocks):
             return np.stack([self._of_bag(block) if self.jobs_of(block) > 1 else self([block])[0] for block in blocks])
         if not any(block.shapes for block in blocks):
@@ -518,8 +540,10 @@ class _Waits:
 
     def more_s(self, stage: str, cores: int, walltime_s: float) -> Samples:
         """Return samples of the wait for additional cores of a stage."""
-        usual_s = self._usual_s(stage, cores, walltime_s, lambda: self._sized((stage,), cores, walltime_s))
-        return usual_s * self._longer(stage, walltime_s)
+        key = self._kind(stage, cores, walltime_s)
+        if key not in self._known:
+            self._known[key] = samples(self._sized((stage,), cores, walltime_s))
+        return self._known[key] * self._longer(stage, walltime_s)
 
     def forecast(self, block: Block) -> WaitForecast:
         """Predict the wait of a block's job."""
@@ -534,22 +558,21 @@ class _Waits:
 
     def _all_s(self, blocks: Sequence[Block]) -> Samples:
         firsts = [block.stages[0] for block in blocks]
-        waits_s: Samples = np.stack(
-            [
-                self._usual_s(first, block.cores, block.walltime_s, partial(self.forecast, block))
-                for first, block in zip(firsts, blocks, strict=True)
-            ]
-        )
+        waits_s: Samples = np.stack([self._usual_s(*of) for of in zip(firsts, blocks, strict=True)])
         waits_s *= [[self._longer(first, block.walltime_s)] for first, block in zip(firsts, blocks, strict=True)]
         return waits_s
 
-    def _usual_s(self, first: str, cores: int, walltime_s: float, forecast: Callable[[], WaitForecast]) -> Samples:
-        """Return samples of the wait of jobs with about this walltime."""
-        like = walltime_s if self._is_fine else round(math.log(walltime_s, _ALIKE))
-        key = cores, like, self._view.workflow.stages[first].partition
+    def _usual_s(self, first: str, block: Block) -> Samples:
+        """Return samples of the wait of jobs with about the same walltime."""
+        key = self._kind(first, block.cores, block.walltime_s)
         if key not in self._known:
-            self._known[key] = samples(forecast())
+            self._known[key] = samples(self.forecast(block))
+            self.examples.append((block, float(self._known[key].mean())))
         return self._known[key]
+
+    def _kind(self, first: str, cores: int, walltime_s: float) -> tuple[int, float, str]:
+        like = walltime_s if self._is_fine else round(math.log(walltime_s, _ALIKE))
+        return cores, like, self._view.workflow.stages[first].partition
 
     def _longer(self, first: str, walltime_s: float) -> float:
         """Return how many times the usual wait a job waits whose walltime is another than its first stage's."""
@@ -617,7 +640,7 @@ def samples(forecast: WaitForecast, since_s: float = 0.0) -> Samples:
     return np.maximum(waits - since_s, 0.0)
 
 
-def _under_way(view: RunView, parts: Parts, waits: _Waits) -> Iterator[UnderWay]:
+def _under_way(view: RunView, parts: Parts, waits: Waits) -> Iterator[UnderWay]:
     """Yield the submitted jobs, with when they are expected to begin and to end."""
     found: dict[str, UnderWay] = {}
     done: set[str] = set()
@@ -647,7 +670,7 @@ def _under_way(view: RunView, parts: Parts, waits: _Waits) -> Iterator[UnderWay]
         yield job
 
 
-def _start(view: RunView, first: StageView, block: Block, waits: _Waits, *, ready: Samples, depth: int) -> Samples:
+def _start(view: RunView, first: StageView, block: Block, waits: Waits, *, ready: Samples, depth: int) -> Samples:
     """Return samples of when a job's payload begins, in seconds from now."""
     if first.phase is Phase.RUNNING:
         since_s = view.now_s if first.started_s is None else first.started_s
@@ -679,7 +702,7 @@ def _latest(times: Sequence[Samples]) -> Samples:
     return latest
 
 
-def _fitting_shapes(parts: Parts, names: Iterable[str], waits: _Waits) -> list[Block]:
+def _fitting_shapes(parts: Parts, names: Iterable[str], waits: Waits) -> list[Block]:
     """Choose the shape of each stage by itself, by the product of its time and a power of its core-hours."""
     fitting = []
     for name in names:

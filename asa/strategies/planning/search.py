@@ -191,10 +191,10 @@ def priced_frontier(
     return kept
 
 
-def sketch_of(question: Question, shape: Sequence[tuple[tuple[str, ...], Keep]]) -> Sketch:
+def sketch_of(question: Question, shape: Sequence[tuple[tuple[str, ...], Keep | None]]) -> Sketch:
     """Evaluate a given plan: the stages of each job, in order, and what keeps the job back.
 
-    Each job gets the shapes and widths with the least expected cost.
+    Each job gets the shapes and widths with the least expected cost; and, where None is given, what keeps it back.
     """
     ends: dict[str, Samples] = {}
     jobs: list[SearchedJob] = []
@@ -206,7 +206,7 @@ def sketch_of(question: Question, shape: Sequence[tuple[tuple[str, ...], Keep]])
             )
         after = {p for name in stages for p in question.parts.workflow.stages[name].after} & ends.keys()
         ready = np.maximum.reduce([np.zeros(SAMPLES), *(ends[name] for name in after)])
-        only = replace(question, modes=frozenset({keep}))
+        only = question if keep is None else replace(question, modes=frozenset({keep}))
         if keep is not Keep.AWAIT and (risen := question.parts.risen(stages)) is not None:
             forms = [*forms, risen]
         extension = _Extension(only, [Sketch((), ready, 0.0)], forms, first=not after)
