@@ -107,7 +107,7 @@ class TrackedJob:
     @property
     def is_news(self) -> bool:
         """Whether the job has changed since it was last reported."""
-        return self._reported is None or _essence(self._reported) != _essence(self.status)
+        return self._reported is None or _is_news(self.status, self._reported)
 
     def tell(self) -> JobStatus:
         """Return the status, and mark it as reported."""
@@ -256,7 +256,7 @@ class TrackedJob:
         if not self.is_live and not self._is_back(status):
             return False
         was, self.status = self.status, status
-        return _essence(was) != _essence(status)
+        return _is_news(status, was)
 
     def _is_back(self, status: JobStatus) -> bool:
         """Whether a job that had ended was requeued, as by `scontrol requeue`.
@@ -269,18 +269,23 @@ class TrackedJob:
     def _refined(self, by_slurm: JobStatus, record: SlurmRecord, folder: MarksFolder, clock_s: float) -> JobStatus:
         """Return the status with facts that Slurm does not report."""
         job_id, kept = by_slurm.job_id, self.kept
-        status = replace(by_slurm, held=self.status.held or self._is_held_by_others(record, by_slurm, clock_s))
+        start_s = by_slurm.start_s
         try:
             payload_start_s, steps = self._payload_start_s(by_slurm, folder), self._steps(by_slurm, folder)
         except UnavailableError:
-            if status.state.is_final:
+            if by_slurm.state.is_final:
                 raise
-            same = self.status.start_s == status.start_s
-            payload_start_s = status.start_s if not kept.awaits else self.status.payload_start_s if same else None
+            same = self.status.start_s == start_s
+            payload_start_s = start_s if not kept.awaits else self.status.payload_start_s if same else None
             steps = self.status.steps if same else ()
-        status = replace(status, payload_start_s=payload_start_s, steps=steps)
-        if status.start_s is not None:  # a job that is ending may have given its nodes back
-            status = replace(status, nodes=status.nodes or self.status.nodes)
+        status = replace(
+            by_slurm,
+            held=self.status.held or self._is_held_by_others(record, by_slurm, clock_s),
+            payload_start_s=payload_start_s,
+            steps=steps,
+            # a job that is ending may have given its nodes back
+            nodes=by_slurm.nodes if start_s is None else by_slurm.nodes or self.status.nodes,
+        )
         if not status.state.is_final or status.state is JobState.COMPLETED:
             return status
         ended = folder.ended(job_id, kept.token)
@@ -445,6 +450,11 @@ class TrackedJob:
 def _nodes_of(mark: Mark | None) -> tuple[str, ...]:
     """Return the nodes of a job that wrote a marker."""
     return () if mark is None else tuple(islice(names_of(mark.nodes), MAX_NODES))
+
+
+def _is_news(status: JobStatus, before: JobStatus) -> bool:
+    """Whether a report says something new; most looks find every job as it was, and compare no more than that."""
+    return status is not before and status != before and _essence(status) != _essence(before)
 
 
 def _essence(status: JobStatus) -> JobStatus:
