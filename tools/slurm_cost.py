@@ -159,8 +159,8 @@ def fan_commands(peers):
 
 
 def fan_folder(testbed, count):
-    """Return a folder with a workflow of stages that run `true`, once the queue is empty."""
-    while testbed.run_as_root("squeue", "-h").strip():
+    """Return a folder with a workflow of stages that run `true`, once nothing runs any more."""
+    while testbed.run_as_root("squeue", "-h", "-t", "RUNNING,COMPLETING").strip():
         time.sleep(0.2)
     folder = Path(tempfile.mkdtemp(dir=testbed.root / "jobs"))
     stages = [f'[[stage]]\nname = "s{n}"\ncores = 1\nwalltime = "1min"\ncommand = "true"\n' for n in range(count)]
@@ -177,7 +177,7 @@ def environment_on(testbed):
 
 
 def fan_cost(testbed, command, count, environment):
-    """Run a fan of stages on an empty queue; return its CPU seconds."""
+    """Run a fan of stages on an idle cluster; return its CPU seconds."""
     folder = fan_folder(testbed, count)
     before = spent()[1]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
@@ -186,13 +186,14 @@ def fan_cost(testbed, command, count, environment):
     return spent()[1] - before
 
 
-def fans(peers):
-    """Print the cost of fans by asa and by peers."""
+def fans(peers, others):
+    """Print the cost of fans by asa and by peers, with pending jobs of others in the queue."""
     if reason := missing():
         print(reason)
         return
     with cluster(RELEASES[0], accounting=True) as testbed:
         environment, costs = environment_on(testbed), {}
+        crowd(testbed, others)
         for name, of in fan_commands(peers).items():
             fan_cost(testbed, of(FAN[0]), FAN[0], environment)  # what has to be compiled is
             costs[name] = [min(fan_cost(testbed, of(n), n, environment) for _ in range(3)) for n in FAN]
@@ -226,11 +227,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--jobs", type=int, default=2000)
     parser.add_argument("--fan", action="store_true", help="measure fans of stages")
+    parser.add_argument("--others", type=int, default=0, metavar="N", help="with --fan, N pending jobs of others")
     parser.add_argument("--memory", action="store_true", help="measure the memory of clients")
     parser.add_argument("--peers", default=sys.executable, metavar="PYTHON", help="has the peers of --fan")
     options = parser.parse_args()
     if options.fan:
-        fans(options.peers)
+        fans(options.peers, options.others)
         return
     if options.memory:
         memory()
