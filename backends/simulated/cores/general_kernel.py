@@ -24,6 +24,7 @@ from .general_state import (
     BACK,
     BACKFILL,
     BEGIN,
+    BOOKING,
     CONSERVATIVE,
     CUSTOM,
     DEPTH,
@@ -88,6 +89,7 @@ from .general_state import (
 )
 from .heap import BITS, MASK, forget, pop, push
 from .profile_kernel import (
+    EARLIER,
     NOBODY,
     TIME,
     advance,
@@ -522,7 +524,7 @@ def easy(s: Any, a: Any) -> bool:
         waits = a.blocked[At(a.partition[At(job)])] != 0
         if not fit and (waits or not fits(a.demand, a.capacity, job, 0, pools)):
             continue
-        if fit and (not s[KNOWN] or earliest(a.profile, job, s[HEAD], now, pools) == s[HEAD]):
+        if fit and (not s[KNOWN] or earliest(a.profile, job, s[HEAD], now, NEVER, pools) == s[HEAD]):
             if s[KNOWN]:
                 book(s, a.profile, job, s[HEAD], now)
             launch(s, a, job)
@@ -537,7 +539,7 @@ def easy(s: Any, a: Any) -> bool:
             if not s[KNOWN]:
                 reset(s, a.profile, a.running, a.expected, a.free)
                 s[KNOWN] = 1
-            point = earliest(a.profile, job, s[HEAD], now, pools)
+            point = earliest(a.profile, job, s[HEAD], now, NEVER, pools)
             if point != NOBODY:
                 book(s, a.profile, job, point, a.profile.points[At(point + TIME)])
     s[SCANNED] = i - started
@@ -556,7 +558,7 @@ def _conservative(s: Any, a: Any, unchanged: int) -> bool:
         advance(s, a.profile.points)
         for i in range(s[QUEUED] if s[FREED] else 0):
             job = a.queue[At(i)]
-            if s[NOW] < a.plan[At(job)] < NEVER:
+            if a.profile.bookings[At(job * BOOKING + EARLIER)] and s[NOW] < a.plan[At(job)] < NEVER:
                 replan(s, a.profile, job)
     s[REBUILD] = s[FREED] = 0
     for i in range(unchanged, s[QUEUED]):
@@ -607,7 +609,7 @@ def _periodic(s: Any, a: Any) -> None:
         if left == 0:
             break
         left -= 1
-        moment, point = now, earliest(a.profile, job, s[HEAD], now, pools)
+        moment, point = now, earliest(a.profile, job, s[HEAD], now, NEVER, pools)
         while (
             point != NOBODY
             and max(a.profile.points[At(point + TIME)], moment) > now
@@ -615,7 +617,7 @@ def _periodic(s: Any, a: Any) -> None:
         ):
             moment = max(a.profile.points[At(point + TIME)], moment)
             moment += grid - moment % grid
-            point = earliest(a.profile, job, point, moment, pools)
+            point = earliest(a.profile, job, point, moment, NEVER, pools)
         if point == NOBODY or max(a.profile.points[At(point + TIME)], moment) - now > s[WINDOW]:
             continue
         moment = max(a.profile.points[At(point + TIME)], moment)

@@ -68,7 +68,7 @@ WEIGHTS = 9
 
 
 MAGNITUDES = 32
-BOOKING = 9
+BOOKING = 11
 """Fields of a booking."""
 
 

@@ -45,8 +45,8 @@ NOBODY = -1
 # whose reservations begin at it, and what is idle of each pool
 TIME, AFTER, BEFORE, USES, THERE, IDLE = range(6)
 # a booking: the points at which it begins and ends; its neighbours among those that begin at the same point, and among
-# those of its kind; its kind; and why it may begin earlier, in a hole since when
-OPENS, CLOSES, NEXT_THERE, _, NEXT_ALIKE, _, KIND, EARLIER, SINCE = range(9)
+# those of its kind; its kind; and why it may begin earlier, in a hole since when, and a point at or before that
+OPENS, CLOSES, NEXT_THERE, _, NEXT_ALIKE, _, KIND, EARLIER, SINCE, FROM, UNTIL = range(11)
 # a kind of booking: the first of those whose job waits, and an upper bound of the latest hole that one may fit
 FIRST, LATEST = range(2)
 SLIDE, HOLE = 1, 2
@@ -104,8 +104,7 @@ def advance(s: Any, points: Any) -> None:
     following = points[At(head + AFTER)]
     while following != NOBODY and points[At(following + TIME)] <= now:
         if points[At(head + USES)] == 0:
-            points[At(head + AFTER)] = s[SPARE]
-            s[SPARE] = head
+            _discard(s, points, head)
         head = following
         points[At(head + BEFORE)] = NOBODY
         following = points[At(head + AFTER)]
@@ -115,7 +114,9 @@ def advance(s: Any, points: Any) -> None:
 
 @kernel
 def _cut(s: Any, points: Any, point: int, time: int) -> int:
-    """Return the point at a time, which is not before the given point; make it if there is none."""
+    """Return the point at a time, near the given point; make it if there is none."""
+    while points[At(point + TIME)] > time:
+        point = points[At(point + BEFORE)]
     following = points[At(point + AFTER)]
     while following != NOBODY and points[At(following + TIME)] <= time:
         point = following
@@ -148,7 +149,13 @@ def _release(s: Any, points: Any, point: int) -> None:
         points[At(previous + AFTER)] = following
         if following != NOBODY:
             points[At(following + BEFORE)] = previous
-    points[At(point + AFTER)] = s[SPARE]
+    _discard(s, points, point)
+
+
+@kernel
+def _discard(s: Any, points: Any, point: int) -> None:
+    """Let a point be used for another time."""
+    points[At(point + AFTER)], points[At(point + TIME)] = s[SPARE], NEVER
     s[SPARE] = point
 
 
@@ -162,10 +169,10 @@ def _add(p: Any, job: int, first: int, last: int, sign: int, pools: int) -> None
 
 
 @kernel
-def earliest(p: Any, job: int, point: int, since: int, pools: int) -> int:
+def earliest(p: Any, job: int, point: int, since: int, until: int, pools: int) -> int:
     """Return from which point a job fits for its whole request, the earliest from `since` on; NOBODY if from none.
 
-    The job may begin then, or at `since` if that is later. `point` is not after `since`.
+    The job may begin then, or at `since` if that is later. `point` is not after `since`. It is to begin before `until`.
     """
     points, lasts, begin = p.points, p.request[At(job)], since
     following = points[At(point + AFTER)]
@@ -179,6 +186,8 @@ def earliest(p: Any, job: int, point: int, since: int, pools: int) -> int:
             first = following
             if first != NOBODY:
                 begin = points[At(first + TIME)]
+                if begin >= until:
+                    return NOBODY
         point = following
     return int(first)
 
@@ -198,7 +207,7 @@ def reserve(s: Any, p: Any, job: int) -> None:
     """Give a job the earliest reservation, if there is one."""
     pools, booking = s[POOLS], job * BOOKING
     p.plan[At(job)] = NEVER
-    first = earliest(p, job, s[HEAD], s[NOW], pools)
+    first = earliest(p, job, s[HEAD], s[NOW], NEVER, pools)
     if first == NOBODY:
         return
     last = _cut(s, p.points, first, p.points[At(first + TIME)] + p.request[At(job)])
@@ -209,17 +218,19 @@ def reserve(s: Any, p: Any, job: int) -> None:
         pool += 1
     kind = _kind(pool, _magnitude(p.demand[At(job * pools + pool)])) + 2 * _magnitude(p.request[At(job)])
     p.bookings[At(booking + KIND)], p.bookings[At(booking + EARLIER)] = kind, 0
-    _link(p.kinds, kind + FIRST, p.bookings, job, NEXT_ALIKE)
+    shorter, other = NOBODY, p.kinds[At(kind + FIRST)]
+    while other != NOBODY and p.request[At(other)] < p.request[At(job)]:
+        shorter = other
+        other = p.bookings[At(other * BOOKING + NEXT_ALIKE)]
+    _link(p.kinds, kind + FIRST, shorter, p.bookings, job, NEXT_ALIKE)
     p.kinds[At(kind + LATEST)] = max(p.kinds[At(kind + LATEST)], p.plan[At(job)] - p.request[At(job)])
 
 
 @kernel
 def replan(s: Any, p: Any, job: int) -> None:
-    """Move a reservation to the earliest time, if something was given back by which it may begin earlier."""
+    """Move a reservation that may begin earlier to the earliest time."""
     booking, pools, points = job * BOOKING, s[POOLS], p.points
     why = p.bookings[At(booking + EARLIER)]
-    if why == 0:
-        return
     p.bookings[At(booking + EARLIER)] = 0
     old_first, old_last = p.bookings[At(booking + OPENS)], p.bookings[At(booking + CLOSES)]
     first = old_first
@@ -228,18 +239,22 @@ def replan(s: Any, p: Any, job: int) -> None:
         first = previous
         previous = points[At(first + BEFORE)]
     since = max(p.bookings[At(booking + SINCE)], s[NOW])
-    if why & HOLE and since < points[At(first + TIME)]:
-        while points[At(previous + TIME)] > since:
-            previous = points[At(previous + BEFORE)]
-        _add(p, job, old_first, old_last, 1, pools)
-        first = earliest(p, job, previous, since, pools)
-        _add(p, job, old_first, old_last, -1, pools)
+    until = min(p.bookings[At(booking + UNTIL)], p.plan[At(job)] - p.request[At(job)] + 1)
+    if why & HOLE and since < until:
+        known, point = p.bookings[At(booking + FROM)], s[HEAD]
+        if since > s[NOW]:
+            point = known if s[NOW] <= points[At(known + TIME)] <= since else old_first  # if it is not past, nor gone
+        while points[At(point + TIME)] > since:
+            point = points[At(point + BEFORE)]
+        hole = earliest(p, job, point, since, until, pools)
+        if hole != NOBODY:
+            first = hole
     if first == old_first:
         return
     _unlink(points, old_first + THERE, p.bookings, job, NEXT_THERE)
     end = points[At(first + TIME)] + p.request[At(job)]
     if end > points[At(old_first + TIME)]:
-        last = back_from = _cut(s, points, old_first, end)
+        last = back_from = _cut(s, points, old_last, end)
         _add(p, job, first, old_first, -1, pools)
     else:
         last, back_from = _cut(s, points, first, end), old_first
@@ -315,19 +330,23 @@ def _enter(s: Any, p: Any, job: int, first: int, last: int) -> None:
     p.bookings[At(job * BOOKING + OPENS)], p.bookings[At(job * BOOKING + CLOSES)] = first, last
     p.points[At(first + USES)] += 1
     p.points[At(last + USES)] += 1
-    _link(p.points, first + THERE, p.bookings, job, NEXT_THERE)
+    _link(p.points, first + THERE, NOBODY, p.bookings, job, NEXT_THERE)
     p.plan[At(job)] = p.points[At(first + TIME)]
     s[WAKE] = min(s[WAKE], p.plan[At(job)])
 
 
 @kernel
-def _link(firsts: Any, key: int, bookings: Any, job: int, field: int) -> None:
-    """Put a job at the beginning of a list of jobs, each with the next one in a field, and the previous one behind."""
-    other, at = firsts[At(key)], job * BOOKING + field
-    bookings[At(at)], bookings[At(at + 1)] = other, NOBODY
-    if other != NOBODY:
-        bookings[At(other * BOOKING + field + 1)] = job
-    firsts[At(key)] = job
+def _link(firsts: Any, key: int, previous: int, bookings: Any, job: int, field: int) -> None:
+    """Put a job into a list of jobs, each with the next one in a field, and the previous one behind that."""
+    at = job * BOOKING + field
+    following = firsts[At(key)] if previous == NOBODY else bookings[At(previous * BOOKING + field)]
+    bookings[At(at)], bookings[At(at + 1)] = following, previous
+    if following != NOBODY:
+        bookings[At(following * BOOKING + field + 1)] = job
+    if previous == NOBODY:
+        firsts[At(key)] = job
+    else:
+        bookings[At(previous * BOOKING + field)] = job
 
 
 @kernel
@@ -366,57 +385,53 @@ def give_back(p: Any, job: int, first: int, last: int, pools: int) -> None:
             p.bookings[At(waiting * BOOKING + EARLIER)] |= SLIDE
             waiting = p.bookings[At(waiting * BOOKING + NEXT_THERE)]
     for pool in range(pools):
-        most, point = 0, first
+        point = first
         while point != last:
-            most = max(most, points[At(point + IDLE + pool)])
+            _look_for_holes(p, point, pool)
             point = points[At(point + AFTER)]
-        for level in range(_magnitude(most), -1, -1):
-            _look_for_holes(p, first, last, pool, level)
 
 
 @kernel
-def _look_for_holes(p: Any, first: int, last: int, pool: int, level: int) -> None:
-    """Mark the jobs of a magnitude of width that may fit into a hole that begins or ends between two points."""
-    points, width, field = p.points, 1 << level, IDLE + pool
-    row = _kind(pool, level)
-    if points[At(first + field)] >= width:
-        previous = points[At(first + BEFORE)]
+def _look_for_holes(p: Any, point: int, pool: int) -> None:
+    """Mark the jobs that may fit into a hole that has this point in it; the hole of narrower jobs has that of wider."""
+    points, field = p.points, IDLE + pool
+    left, right = point, points[At(point + AFTER)]
+    idle = points[At(point + field)]
+    for level in range(_magnitude(max(idle, 0)), -1, -1):
+        width = 1 << level
+        previous = points[At(left + BEFORE)]
         while previous != NOBODY and points[At(previous + field)] >= width:
-            first = previous
-            previous = points[At(first + BEFORE)]
-    inside, point = True, first
-    while inside and point != last:
-        since, most = points[At(point + TIME)], 0
-        following = points[At(point + AFTER)]
-        while following != NOBODY and points[At(point + field)] >= width:
-            most = max(most, points[At(point + field)])
-            inside = inside and point != last
-            point = following
-            following = points[At(point + AFTER)]
-        lasts = points[At(point + TIME)] - since
-        if following == NOBODY:
-            most, lasts, inside = max(most, points[At(point + field)]), NEVER, False
-        if lasts > 0:
-            for kind in range(row, row + 2 * _magnitude(lasts) + 2, 2):
-                if p.kinds[At(kind + LATEST)] >= since:
-                    _mark(p, kind, pool, most, lasts, since)
-        if inside and point != last:
-            point = following
+            left = previous
+            previous = points[At(left + BEFORE)]
+        while right != NOBODY and points[At(right + field)] >= width:
+            right = points[At(right + AFTER)]
+        since = points[At(left + TIME)]
+        lasts = points[At(right + TIME)] - since if right != NOBODY else NEVER
+        row = _kind(pool, level)
+        for kind in range(row, row + 2 * _magnitude(lasts) + 2, 2):
+            if p.kinds[At(kind + LATEST)] >= since:
+                _mark(p, kind, pool, idle, lasts, point, left)
 
 
 @kernel
-def _mark(p: Any, kind: int, pool: int, most: int, lasts: int, since: int) -> None:
+def _mark(p: Any, kind: int, pool: int, idle: int, lasts: int, point: int, left: int) -> None:
     """Mark the jobs of a kind that may fit into a hole, and tighten the bound of the latest hole."""
     pools = len(p.kinds) // (2 * MAGNITUDES**2)
-    bound = -NEVER
+    bound, hole, inside = -NEVER, p.points[At(left + TIME)], p.points[At(point + TIME)]
+    after = p.points[At(point + AFTER)]
+    until = p.points[At(after + TIME)] if after != NOBODY else NEVER
     job = p.kinds[At(kind + FIRST)]
-    while job != NOBODY:
-        latest = p.plan[At(job)] - p.request[At(job)]
-        bound = max(bound, latest)
-        if latest >= since and p.request[At(job)] <= lasts and p.demand[At(job * pools + pool)] <= most:
-            booking = job * BOOKING
+    while job != NOBODY and p.request[At(job)] <= lasts:
+        plan, request, booking = p.plan[At(job)], p.request[At(job)], job * BOOKING
+        bound = max(bound, plan - request)
+        if plan - request >= hole and plan > inside and p.demand[At(job * pools + pool)] <= idle:
+            since = max(hole, inside - request + 1)
+            if not p.bookings[At(booking + EARLIER)] & HOLE:
+                p.bookings[At(booking + UNTIL)] = 0
             if not p.bookings[At(booking + EARLIER)] & HOLE or since < p.bookings[At(booking + SINCE)]:
-                p.bookings[At(booking + SINCE)] = since
+                p.bookings[At(booking + SINCE)], p.bookings[At(booking + FROM)] = since, left
+            p.bookings[At(booking + UNTIL)] = max(p.bookings[At(booking + UNTIL)], until)
             p.bookings[At(booking + EARLIER)] |= HOLE
-        job = p.bookings[At(job * BOOKING + NEXT_ALIKE)]
-    p.kinds[At(kind + LATEST)] = bound
+        job = p.bookings[At(booking + NEXT_ALIKE)]
+    if job == NOBODY:
+        p.kinds[At(kind + LATEST)] = bound
