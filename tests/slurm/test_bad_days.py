@@ -83,7 +83,9 @@ def test_a_stage_that_fails_takes_its_dependents_with_it(slurm):
         assert (result.outcome, result.reason) == ("failed", "stage 'a' ended as failed (exit code 3)")
         assert run.ran == {"a": 1}
         jobs = run.jobs()
-        assert outcomes(result.records) == jobs.keys() - {"a"}
+        asked = set("bcd") if run.plan.strategy == "chained" else jobs.keys() - {"a"}
+        assert outcomes(result.records) == asked
+        assert jobs.keys() <= {"a"} | asked  # Slurm forgets elements that waited once they are cancelled
         assert all(job["JobState"] == "CANCELLED" for name, [job] in jobs.items() if name != "a")
         assert not run.left()
 
