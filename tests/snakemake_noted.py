@@ -3,6 +3,7 @@
 That executor is really run, with an `sbatch` that only notes its arguments; asa with a batch system that notes them.
 """
 
+import getpass
 import json
 import os
 import re
@@ -69,7 +70,7 @@ class Noting:
         for name, body in {"sbatch": _SBATCH.format(python=sys.executable), **_OTHERS}.items():
             (commands / name).write_text(body)
             (commands / name).chmod(0o755)
-        made.env["PATH"] = f"{commands}:{os.environ['PATH']}"
+        made.env |= {"PATH": f"{commands}:{os.environ['PATH']}", "USER": getpass.getuser()}
         begun = made.begin(*arguments, executor="slurm")
         return self._noted(made, text, begun, " ".join, lambda job: job)
 

@@ -105,6 +105,29 @@ def test_a_profile_for_that_executor_holds_as_a_whole(noting, tmp_path, plugin):
         assert all(row["instead"] in line for line in about)
 
 
+def test_a_variable_names_the_file_of_partitions_and_an_option_another(noting, tmp_path, monkeypatch):
+    """The option counts. A file that is none is refused, with its place."""
+    for name in ("one", "two"):
+        (tmp_path / name).write_text(f"partitions: {{{name}: {{max_runtime: 2h}}}}")
+    monkeypatch.setenv("SNAKEMAKE_SLURM_PARTITIONS", str(tmp_path / "one"))
+    text, known = workflow({"rule1": (1, {"runtime": 60})}), "normal:one:two"
+    assert noting.asa(text, partitions=known).jobs["rule1"]["partition"] == "one"
+    given = ("--slurm-partition-config", tmp_path / "two")
+    assert noting.asa(text, *given, partitions=known).jobs["rule1"]["partition"] == "two"
+    (tmp_path / "two").write_text("partitions: {two: {max_runtimes: 2h}}")
+    refused = noting.asa(text, *given, partitions=known)
+    assert not refused.jobs
+    assert "no limit is called 'max_runtimes'" in refused.said
+
+
+def test_tasks_of_a_node_are_for_mpi_and_a_rule_without_is_told_so_once(noting):
+    """As with that executor, which says nothing of it."""
+    rules = {name: (1, {"tasks_per_node": 2, "nodes": 2}) for name in ("one", "two")}
+    noted = noting.asa(workflow(rules))
+    assert noted.said.count("In place of tasks_per_node: a rule without `mpi` has one task") == 1
+    assert all(_has(job, {"nodes": "2", "ntasks": "1"}) for job in noted.jobs.values())
+
+
 def test_a_flag_that_is_the_opposite_of_another(noting):
     """They have their effect alone, and are refused together."""
     text = workflow({"one": (1, {"slurm_account": "ours"})})

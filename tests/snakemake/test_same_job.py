@@ -5,7 +5,7 @@ import json
 import random
 
 import pytest
-from snakemake_noted import workflow
+from snakemake_noted import FORMER, NEWEST, workflow
 from snakemake_runs import missing
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
@@ -34,11 +34,20 @@ def combinations():
     }
 
 
-def test_every_combination_of_sizes_is_the_same_job(noting):
-    """Option by option. What that executor refuses, as MPI without a number of tasks, asa may run."""
-    rules = combinations()
+@pytest.mark.parametrize("plugin", [NEWEST, FORMER])
+def test_every_combination_of_sizes_is_the_same_job(noting, plugin):
+    """Option by option, of what that executor takes: MPI with one of both numbers of tasks.
+
+    The former version gave each GPU a task where a rule says nothing of tasks.
+    """
+    of_mpi = {"tasks", "tasks_per_node"}
+    every = combinations().items()
+    rules = {name: rule for name, rule in every if "mpi" not in rule[1] or len(of_mpi & rule[1].keys()) == 1}
     text = workflow(rules)
-    other, asa = noting.other(text, *SENT), noting.asa(text, *SENT)
+    other, asa = noting.other(text, *SENT, plugin=plugin), noting.asa(text, *SENT)
+    for name, job in other.jobs.items() if plugin == FORMER else ():
+        if {"tasks", "tasks_per_gpu"}.isdisjoint(rules[name][1]) and job.get("ntasks-per-gpu") == "1":
+            del job["ntasks-per-gpu"]
     assert len(other.jobs) == 288, other.said[-3000:]
     assert asa.jobs.keys() == rules.keys()
     assert not {name: (rules[name], job, asa.jobs[name]) for name, job in other.jobs.items() if asa.jobs[name] != job}

@@ -54,7 +54,6 @@ class RequestReader:
     given: Mapping[str, Any]
     is_local: bool = False
     _partitions: Partitions | None = field(default=None, init=False)
-    _unheeded: set[str] = field(default_factory=set, init=False)
     _notes: dict[str, str] = field(default_factory=dict, init=False)
     _said: set[str] = field(default_factory=set, init=False)
 
