@@ -29,7 +29,7 @@ GONE = 2**31 - 1
 """Width of a job that is no longer in the queue."""
 BLOCK = 32
 """Number of queued jobs that are tested together; as many places after any row are readable."""
-_FAR = 2**31 - 2
+FAR = 2**31 - 2
 
 # indices of the scalars in their vector
 (NOW, NEXT, FREE, HEAD, TAIL, LIVE, RUNNING, ENDS, SEQUENCE, SHADOW, EXTRA, VALID, SCANNED, DUE, ENDED, STARTED) = (
@@ -179,8 +179,10 @@ def _reserve(
 if COMPILED:
 
     @kernel
-    def _next_to_start(widths: Any, lasts: Any, at: int, tail: int, free: int, limit: int, extra: int) -> int:
+    def next_to_start(widths: Any, lasts: Any, at: int, tail: int, free: int, limit: int, extra: int) -> int:
         """Return the first place from `at` on whose job may start now, or one at or after `tail`.
+
+        It may if it is no wider than `free`, and either ends within `limit` or is no wider than `extra`.
 
         A negative difference has its sign bit set, so a whole block is tested by subtractions and bit operations only,
         which the compiler vectorizes.
@@ -201,7 +203,7 @@ if COMPILED:
 
 else:
 
-    def _next_to_start(widths: Any, lasts: Any, at: int, tail: int, free: int, limit: int, extra: int) -> int:
+    def next_to_start(widths: Any, lasts: Any, at: int, tail: int, free: int, limit: int, extra: int) -> int:
         for k in range(at, tail):
             width = widths[k]
             if width <= free and (lasts[k] <= limit or width <= extra):
@@ -344,8 +346,8 @@ def run_events(
             else:
                 if not valid or idle == 0:
                     break
-                limit = max(min(shadow - now, _FAR), -1)
-                at = _next_to_start(widths, lasts, at, tail, idle, limit, min(extra, idle))
+                limit = max(min(shadow - now, FAR), -1)
+                at = next_to_start(widths, lasts, at, tail, idle, limit, min(extra, idle))
                 if at >= tail:
                     break
             width, job = int(widths[At(at)]), int(jobs[At(at)])

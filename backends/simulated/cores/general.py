@@ -35,6 +35,7 @@ from . import general_kernel as kernels
 from . import general_state as k
 from . import profile_kernel as profile
 from .base import Fate, News
+from .fast_kernel import BLOCK
 from .heap import BITS, MASK, push
 
 _MAX_JOBS = MASK // 2
@@ -51,7 +52,7 @@ class KeptMoment:
 
     scalars: NDArray[np.int64]
     small: Mapping[str, NDArray[Any]]
-    lists: Mapping[str, NDArray[np.int64]]
+    lists: Mapping[str, NDArray[Any]]
     there: NDArray[np.int64]  # queued and running jobs
     of_these: Mapping[str, NDArray[Any]]  # their columns
     policy: Policy | PassScheduler
@@ -105,6 +106,7 @@ class GeneralCore:
             **{name: np.zeros(0, dtype=np.float64 if name == "score" else np.int64) for name in _OF_THE_RUN},
             "demand": load.demand.reshape(-1),
             **{name: np.zeros(0, dtype=np.int64) for name in ("queue", "running", "ends", "points")},
+            **{name: np.zeros(0, dtype=np.int32) for name in ("widths", "lasts")},
             "free": capacity.copy(),
             "capacity": capacity.copy(),
             "usage": np.zeros(users + 1),  # the last entry is the client's
@@ -267,24 +269,27 @@ class GeneralCore:
             copies[name][: len(ours)] = ours
         return copies
 
-    def _in_use(self) -> dict[str, NDArray[np.int64]]:
+    def _in_use(self) -> dict[str, NDArray[Any]]:
         """Return the used parts of the lists."""
         s = self._s
         used = {"queue": s[k.QUEUED], "running": s[k.RUNNING], "ends": s[k.ENDS], "points": s[k.POINTS]}
+        used |= {"widths": s[k.FILLED], "lasts": s[k.FILLED]}
         return {name: self._arrays[name][: int(length)] for name, length in used.items()}
 
-    def _listed(self, lists: Mapping[str, NDArray[np.int64]]) -> dict[str, NDArray[Any]]:
-        """Copy lists; only the used part of their room is written, and takes memory, as nothing reads the rest."""
+    def _listed(self, lists: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Copy lists; only the used part of their room is written, and takes memory, as nothing depends on the rest."""
         jobs, pools = len(self._arrays["submit"]), len(self._arrays["free"])
         sizes = {
             "queue": jobs,
+            "widths": jobs + BLOCK,
+            "lasts": jobs + BLOCK,
             "running": jobs,
             "ends": max(len(self._arrays["ends"]), self._max_running + self._SPARE),
             "points": (4 * jobs + 256) * (profile.IDLE + pools),
         }
         copies: dict[str, NDArray[Any]] = {}
         for name, size in sizes.items():
-            copies[name] = np.empty(size, dtype=np.int64)
+            copies[name] = np.empty(size, dtype=lists[name].dtype)
             copies[name][: len(lists[name])] = lists[name]
         return copies
 
@@ -463,6 +468,7 @@ class GeneralCore:
             if not 0 <= amount <= self.pools[name]:
                 raise InputError(f"asks for {amount} of {self.pools[name]}", where=f"pool {name}")
             self._arrays["demand"][index * len(names) + names.index(name)] = amount
+        self._s[k.FILLED] = 0
 
     def push_end(self, index: int, end: int) -> None:
         ends = self._arrays["ends"]
@@ -575,6 +581,7 @@ class _View:
                 core._view = self
                 self._look()
             core._arrays["demand"].reshape(-1, len(self.free))[job] = amounts
+            core._s[k.FILLED] = 0
         kernels.launch(core._seen, core._a, int(job))
 
     def backfill(self) -> None:

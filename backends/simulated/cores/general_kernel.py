@@ -20,6 +20,7 @@ from asa.core.compiled import At, kernel, part
 from ..table import NEVER, UNSTARTED
 from .general_state import (
     AGE,
+    AHEAD,
     ARRIVED,
     BACK,
     BACKFILL,
@@ -39,6 +40,7 @@ from .general_state import (
     FAIR_SHARE,
     FAVOR_SMALL,
     FCFS,
+    FILLED,
     FIRST,
     FREED,
     HALF_LIFE,
@@ -71,6 +73,7 @@ from .general_state import (
     RUN,
     RUNNING,
     SCANNED,
+    SHADOW,
     SHARERS,
     SIZE,
     SIZE_POOL,
@@ -87,9 +90,11 @@ from .general_state import (
     WFP,
     WINDOW,
 )
+from .fast_kernel import FAR, next_to_start
 from .heap import BITS, MASK, forget, pop, push
 from .profile_kernel import (
     EARLIER,
+    IDLE,
     NOBODY,
     TIME,
     advance,
@@ -132,6 +137,7 @@ def _sort(s: Any, a: Any) -> int:
         if j < i:
             unchanged = min(unchanged, j)
     s[SORTED] = s[QUEUED]
+    s[FILLED] = min(s[FILLED], unchanged)
     return int(unchanged)
 
 
@@ -162,11 +168,7 @@ def dequeue(s: Any, a: Any, job: int) -> None:
     i = 0
     while a.queue[At(i)] != job:
         i += 1
-    for j in range(i, s[QUEUED] - 1):
-        a.queue[At(j)] = a.queue[At(j + 1)]
-    s[QUEUED] -= 1
-    if i < s[SORTED]:
-        s[SORTED] -= 1
+    _close_gap(s, a, i)
     if s[BACKFILL] == CONSERVATIVE and s[REBUILD] == 0 and UNSTARTED < a.plan[At(job)] < NEVER:
         leave(s, a.profile, job, False)
     s[SCANNED] = 0
@@ -174,23 +176,29 @@ def dequeue(s: Any, a: Any, job: int) -> None:
 
 
 @kernel
+def _close_gap(s: Any, a: Any, place: int) -> None:
+    """Remove the job at a place of the queue."""
+    for i in range(place, s[QUEUED] - 1):
+        a.queue[At(i)] = a.queue[At(i + 1)]
+    for i in range(place, s[FILLED] - 1):
+        a.widths[At(i)] = a.widths[At(i + 1)]
+    for i in range(place, s[FILLED] - 1):
+        a.lasts[At(i)] = a.lasts[At(i + 1)]
+    s[QUEUED] -= 1
+    s[SORTED] -= place < s[SORTED]
+    s[FILLED] -= place < s[FILLED]
+
+
+@kernel
 def drop_started(s: Any, a: Any) -> None:
     """Remove started jobs from the queue."""
-    write, ordered = 0, s[SORTED]
-    for read in range(s[QUEUED] if s[LAUNCHED] > 0 else 0):
-        job = a.queue[At(read)]
-        if a.start[At(job)] == UNSTARTED:
-            a.queue[At(write)] = job
-            write += 1
-        else:
-            s[LAUNCHED] -= 1
-            if read < ordered:
-                s[SORTED] -= 1
-            if s[LAUNCHED] == 0:
-                for later in range(read + 1, s[QUEUED]):
-                    a.queue[At(later - 1 - read + write)] = a.queue[At(later)]
-                s[QUEUED] -= read + 1 - write
-                break
+    i = s[AHEAD]
+    while s[LAUNCHED] > 0:
+        while a.start[At(a.queue[At(i)])] == UNSTARTED:
+            i += 1
+        _close_gap(s, a, i)
+        s[LAUNCHED] -= 1
+    s[AHEAD] = 0
 
 
 @kernel
@@ -501,12 +509,34 @@ def _may_start(s: Any, a: Any) -> bool:
     return False
 
 
+@kernel
+def _fill(s: Any, a: Any) -> None:
+    """Lay out next to each other what the jobs of the queue ask for, so that many are compared at once."""
+    for i in range(s[FILLED], s[QUEUED]):
+        job = a.queue[At(i)]
+        a.widths[At(i)] = min(a.demand[At(job * len(a.free))], FAR)
+        a.lasts[At(i)] = min(a.request[At(job)], FAR)
+    s[FILLED] = s[QUEUED]
+
+
+@kernel
+def _next_candidate(s: Any, a: Any, place: int) -> int:
+    """Return the first place from a given one on whose job may fit now, by the first pool and a reservation alone."""
+    points, free, limit = a.profile.points, min(max(a.free[0], 0), FAR), FAR
+    extra = free
+    if s[SHADOW] != NOBODY and points[At(s[SHADOW] + TIME)] > s[NOW]:
+        limit = min(points[At(s[SHADOW] + TIME)] - s[NOW], FAR)
+        extra = min(max(points[At(s[SHADOW] + IDLE)], 0), free)
+    return int(min(next_to_start(a.widths, a.lasts, place, s[QUEUED], free, limit, extra), s[QUEUED]))
+
+
 @part
 def easy(s: Any, a: Any) -> bool:
     """Start fitting jobs; the first of each partition that does not fit gets a reservation, which is respected."""
     now, pools, started, i = s[NOW], len(a.free), 0, s[SCANNED]
+    _fill(s, a)
     if i == 0:
-        s[KNOWN] = 0
+        s[KNOWN], s[SHADOW] = 0, NOBODY
         for p in range(len(a.blocked)):
             a.blocked[p] = 0
     elif s[KNOWN]:
@@ -516,6 +546,10 @@ def easy(s: Any, a: Any) -> bool:
         open_partitions -= a.blocked[p]
     idle = _may_start(s, a)
     while i < s[QUEUED] and idle:
+        if open_partitions == 0:
+            i = _next_candidate(s, a, i)
+            if i == s[QUEUED]:
+                break
         job = a.queue[At(i)]
         i += 1
         fit = fits(a.demand, a.free, job, 0, pools)
@@ -527,6 +561,8 @@ def easy(s: Any, a: Any) -> bool:
         if fit and (not s[KNOWN] or earliest(a.profile, job, s[HEAD], now, NEVER, pools) == s[HEAD]):
             if s[KNOWN]:
                 book(s, a.profile, job, s[HEAD], now)
+            if started == 0:
+                s[AHEAD] = i - 1
             launch(s, a, job)
             started += 1
             idle = _may_start(s, a)
@@ -542,6 +578,8 @@ def easy(s: Any, a: Any) -> bool:
             point = earliest(a.profile, job, s[HEAD], now, NEVER, pools)
             if point != NOBODY:
                 book(s, a.profile, job, point, a.profile.points[At(point + TIME)])
+                if s[SHADOW] == NOBODY:
+                    s[SHADOW] = point
     s[SCANNED] = i - started
     return False
 

@@ -45,8 +45,11 @@ from typing import Any, NamedTuple
     HEAD,
     LAUNCHED,
     POOLS,
-) = range(39)
-SCALARS = 39
+    FILLED,
+    AHEAD,
+    SHADOW,
+) = range(42)
+SCALARS = 42
 
 # phases of `run_events`, and its results
 RUN, REST, BEGIN = range(3)
@@ -104,6 +107,8 @@ class Arrays(NamedTuple):
     requeues: Any
     score: Any  # by job
     queue: Any  # jobs
+    widths: Any  # by place in the queue, up to FILLED, under EASY: what the job asks of the first pool
+    lasts: Any  # likewise: its request
     running: Any  # jobs, by requested end
     ends: Any  # heap of (end, job)
     free: Any  # by pool
