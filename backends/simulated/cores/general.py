@@ -106,7 +106,7 @@ class GeneralCore:
             **{name: np.zeros(0, dtype=np.float64 if name == "score" else np.int64) for name in _OF_THE_RUN},
             "demand": load.demand.reshape(-1),
             **{name: np.zeros(0, dtype=np.int64) for name in ("queue", "running", "ends", "points")},
-            **{name: np.zeros(0, dtype=np.int32) for name in ("widths", "lasts")},
+            **{name: np.zeros(0, dtype=np.int32) for name in ("widths", "lasts", "like")},
             "free": capacity.copy(),
             "capacity": capacity.copy(),
             "usage": np.zeros(users + 1),  # the last entry is the client's
@@ -273,7 +273,7 @@ class GeneralCore:
         """Return the used parts of the lists."""
         s = self._s
         used = {"queue": s[k.QUEUED], "running": s[k.RUNNING], "ends": s[k.ENDS], "points": s[k.POINTS]}
-        used |= {"widths": s[k.FILLED], "lasts": s[k.FILLED]}
+        used |= dict.fromkeys(("widths", "lasts", "like"), s[k.FILLED])
         return {name: self._arrays[name][: int(length)] for name, length in used.items()}
 
     def _listed(self, lists: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -283,6 +283,7 @@ class GeneralCore:
             "queue": jobs,
             "widths": jobs + BLOCK,
             "lasts": jobs + BLOCK,
+            "like": jobs + BLOCK,
             "running": jobs,
             "ends": max(len(self._arrays["ends"]), self._max_running + self._SPARE),
             "points": (4 * jobs + 256) * (profile.IDLE + pools),

@@ -175,7 +175,7 @@ def dequeue(s: Any, a: Any, job: int) -> None:
     s[STIRRED] = 1
 
 
-@kernel
+@part
 def _close_gap(s: Any, a: Any, place: int) -> None:
     """Remove the job at a place of the queue."""
     for i in range(place, s[QUEUED] - 1):
@@ -184,6 +184,11 @@ def _close_gap(s: Any, a: Any, place: int) -> None:
         a.widths[At(i)] = a.widths[At(i + 1)]
     for i in range(place, s[FILLED] - 1):
         a.lasts[At(i)] = a.lasts[At(i + 1)]
+    if place < s[FILLED]:
+        for i in range(place, s[FILLED] - 1):
+            a.like[At(i)] = a.like[At(i + 1)]
+        if 0 < place < s[FILLED] - 1:
+            a.like[At(place)] = _are_alike(s, a, a.queue[At(place - 1)], a.queue[At(place)])
     s[QUEUED] -= 1
     s[SORTED] -= place < s[SORTED]
     s[FILLED] -= place < s[FILLED]
@@ -341,52 +346,106 @@ def _share(s: Any, a: Any) -> None:
     if s[TREE] > 0:
         _share_by_rank(s, a)
         return
+    total = _total_usage(a)
+    for user in range(len(a.usage)):
+        a.share[user] = _share_of(s, a, user, total)
+
+
+@part
+def _total_usage(a: Any) -> float:
     total = 0.0
     for user in range(len(a.usage)):
         total += a.usage[user]
-    sharers = max(s[USERS], s[SHARERS])
-    for user in range(len(a.usage)):
-        a.share[user] = 2.0 ** (-a.usage[user] / total * sharers) if a.usage[user] > 0 else 1.0
+    return total
 
 
 @part
-def _multifactor(s: Any, a: Any, moment: int, cores: float) -> None:
-    """Score the queue; a factor without weight is not computed, which leaves the sum as it is."""
-    w, queue, score, submit, user, share = a.weights, a.queue, a.score, a.submit, a.user, a.share
-    age_weight, max_age, fair_share = w[AGE], w[MAX_AGE], w[FAIR_SHARE]
-    size_weight, favor_small, partition, qos, highest = (
-        w[SIZE],
-        w[FAVOR_SMALL] > 0,
-        w[PARTITION],
-        w[QOS],
-        w[HIGHEST_QOS],
+def _share_of(s: Any, a: Any, user: int, total: float) -> float:
+    """Return the fair-share factor of a user."""
+    used = a.usage[At(user)]
+    return float(2.0 ** (-used / total * max(s[USERS], s[SHARERS]))) if used > 0 else 1.0
+
+
+@part
+def _points(a: Any, job: int, moment: int) -> float:
+    """Return a job's score under multifactor; a factor without weight is not computed, which leaves the sum as it is."""
+    w = a.weights
+    points = w[AGE] * min(max(moment - a.submit[At(job)], 0) / w[MAX_AGE], 1.0)
+    if w[SIZE] != 0:
+        size = a.cores[At(job)] / w[WEIGHTS]
+        points += w[SIZE] * (1.0 - size if w[FAVOR_SMALL] > 0 else size)
+    points += w[FAIR_SHARE] * a.share[At(a.user[At(job)])]
+    if w[PARTITION] != 0:
+        points += w[PARTITION] * a.partition_factor[At(a.partition[At(job)])]
+    if w[QOS] != 0 and w[HIGHEST_QOS] > 0:
+        points += w[QOS] * a.qos[At(job)] / w[HIGHEST_QOS]
+    return float(math.floor(points + 1e-6))  # whole points, independent of rounding errors of the parts
+
+
+@part
+def _are_alike(s: Any, a: Any, one: int, other: int) -> bool:
+    """Whether nothing but their age tells two jobs apart under multifactor, so that the older is always the first."""
+    w = a.weights
+    return bool(
+        w[AGE] >= 0
+        and a.user[At(one)] == a.user[At(other)]
+        and (w[SIZE] == 0 or a.cores[At(one)] == a.cores[At(other)])
+        and (w[PARTITION] == 0 or a.partition[At(one)] == a.partition[At(other)])
+        and (w[QOS] == 0 or a.qos[At(one)] == a.qos[At(other)])
     )
-    for i in range(s[QUEUED]):
-        job = queue[At(i)]
-        points = age_weight * min(max(moment - submit[At(job)], 0) / max_age, 1.0)
-        if size_weight != 0:
-            size = a.cores[At(job)] / cores
-            points += size_weight * (1.0 - size if favor_small else size)
-        points += fair_share * share[At(user[At(job)])]
-        if partition != 0:
-            points += partition * a.partition_factor[At(a.partition[At(job)])]
-        if qos != 0 and highest > 0:
-            points += qos * a.qos[At(job)] / highest
-        score[At(job)] = math.floor(points + 1e-6)  # whole points, independent of rounding errors of the parts
 
 
 @part
-def _score(s: Any, a: Any, cores: float) -> None:
+def _still_sorted(s: Any, a: Any, moment: int, total: float) -> bool:
+    """Score the jobs next to which is one of another kind; return whether all are in order as in the last pass."""
+    i, varies = 0, s[PERIOD] == 0 and s[TREE] == 0
+    while i < s[SORTED]:
+        job = a.queue[At(i)]
+        if varies:
+            a.share[At(a.user[At(job)])] = _share_of(s, a, a.user[At(job)], total)
+        a.score[At(job)] = _points(a, job, moment)
+        if i > 0:
+            other = a.queue[At(i - 1)]
+            a.score[At(other)] = _points(a, other, moment)
+            if _before(s, a, job, other):
+                return False
+        i = next_to_start(a.like, a.like, i + 1, s[SORTED], 0, 0, 0)  # the next that is not like the job before
+    return True
+
+
+@part
+def _insert_new(s: Any, a: Any, moment: int, total: float) -> int:
+    """Insert the jobs that came into a queue that is sorted; return how far it is as before."""
+    unchanged, varies = s[SORTED], s[PERIOD] == 0 and s[TREE] == 0
+    for i in range(s[SORTED], s[QUEUED]):
+        job = a.queue[At(i)]
+        if varies:
+            a.share[At(a.user[At(job)])] = _share_of(s, a, a.user[At(job)], total)
+        a.score[At(job)] = _points(a, job, moment)
+        low, high = 0, i
+        while low < high:
+            middle = (low + high) >> 1
+            other = a.queue[At(middle)]
+            if varies:
+                a.share[At(a.user[At(other)])] = _share_of(s, a, a.user[At(other)], total)
+            a.score[At(other)] = _points(a, other, moment)
+            if _before(s, a, job, other):
+                high = middle
+            else:
+                low = middle + 1
+        for j in range(i, low, -1):
+            a.queue[At(j)] = a.queue[At(j - 1)]
+        a.queue[At(low)] = job
+        unchanged = min(unchanged, low)
+    s[SORTED] = s[QUEUED]
+    s[FILLED] = min(s[FILLED], unchanged)
+    return int(unchanged)
+
+
+@part
+def _score(s: Any, a: Any) -> None:
     order, pools = s[ORDER], len(a.free)
-    moment = s[NOW]
     first = 0 if order == WFP else s[SORTED]  # other scores stay as they are
-    if order == MULTIFACTOR and s[PERIOD] > 0:
-        moment = s[RECKONED]
-    elif order == MULTIFACTOR:
-        _share(s, a)
-    if order == MULTIFACTOR:
-        _multifactor(s, a, moment, cores)
-        return
     for i in range(first, s[QUEUED]):
         job = a.queue[At(i)]
         request = a.request[At(job)]
@@ -509,17 +568,19 @@ def _may_start(s: Any, a: Any) -> bool:
     return False
 
 
-@kernel
-def _fill(s: Any, a: Any) -> None:
-    """Lay out next to each other what the jobs of the queue ask for, so that many are compared at once."""
-    for i in range(s[FILLED], s[QUEUED]):
+@part
+def _fill(s: Any, a: Any, places: int) -> None:
+    """Lay out next to each other what the first jobs of the queue ask for, so that many are compared at once."""
+    for i in range(s[FILLED], places):
         job = a.queue[At(i)]
+        if s[ORDER] == MULTIFACTOR:
+            a.like[At(i)] = i > 0 and _are_alike(s, a, a.queue[At(i - 1)], job)
         a.widths[At(i)] = min(a.demand[At(job * len(a.free))], FAR)
         a.lasts[At(i)] = min(a.request[At(job)], FAR)
-    s[FILLED] = s[QUEUED]
+    s[FILLED] = max(s[FILLED], places)
 
 
-@kernel
+@part
 def _next_candidate(s: Any, a: Any, place: int) -> int:
     """Return the first place from a given one on whose job may fit now, by the first pool and a reservation alone."""
     points, free, limit = a.profile.points, min(max(a.free[0], 0), FAR), FAR
@@ -534,7 +595,7 @@ def _next_candidate(s: Any, a: Any, place: int) -> int:
 def easy(s: Any, a: Any) -> bool:
     """Start fitting jobs; the first of each partition that does not fit gets a reservation, which is respected."""
     now, pools, started, i = s[NOW], len(a.free), 0, s[SCANNED]
-    _fill(s, a)
+    _fill(s, a, s[QUEUED])
     if i == 0:
         s[KNOWN], s[SHADOW] = 0, NOBODY
         for p in range(len(a.blocked)):
@@ -702,8 +763,30 @@ def schedule(s: Any, a: Any, mode: int) -> bool:
 @part
 def in_order(s: Any, a: Any) -> int:
     """Sort the queue in its order, with the caller's scores for a custom one; return how far it is as before."""
+    if s[ORDER] == MULTIFACTOR:
+        return int(_in_multifactor_order(s, a))
     if s[ORDER] not in (FCFS, CUSTOM):
-        _score(s, a, float(a.weights[WEIGHTS]))
+        _score(s, a)
+    return int(_sort(s, a))
+
+
+@part
+def _in_multifactor_order(s: Any, a: Any) -> int:
+    """Sort the queue; where the order is as it was, as nearly always, most jobs are not looked at."""
+    moment, total = s[NOW], 0.0
+    if s[PERIOD] > 0:
+        moment = s[RECKONED]
+    elif s[TREE] > 0:
+        _share_by_rank(s, a)
+    else:
+        total = _total_usage(a)
+    _fill(s, a, s[SORTED])
+    if _still_sorted(s, a, moment, total):
+        return int(_insert_new(s, a, moment, total))
+    if s[PERIOD] == 0:
+        _share(s, a)
+    for i in range(s[QUEUED]):
+        a.score[At(a.queue[At(i)])] = _points(a, a.queue[At(i)], moment)
     return int(_sort(s, a))
 
 

@@ -109,6 +109,7 @@ class Arrays(NamedTuple):
     queue: Any  # jobs
     widths: Any  # by place in the queue, up to FILLED, under EASY: what the job asks of the first pool
     lasts: Any  # likewise: its request
+    like: Any  # by place in the queue, up to FILLED, under multifactor: whether only age tells it from the job before
     running: Any  # jobs, by requested end
     ends: Any  # heap of (end, job)
     free: Any  # by pool
