@@ -459,6 +459,20 @@ def test_a_clients_jobs_fare_as_anybodys(others, mine, order, backfill, preempt,
         assert got == [expected[i] for i in range(len(others))]
 
 
+def test_an_order_that_changed_at_an_extra_pass_counts_in_the_next_one():
+    """At 10 the fourth job is before the third, which blocked it; the depth of the extra pass ends at the second."""
+    rows = [(0, 100, 4, 0, 0), (1, 5, 8, 1, 0), (1, 5, 8, 0, 1), (2, 5, 2, 2, 1), (8, 5, 8, 2, 0), (12, 5, 8, 2, 0)]
+    jobs = [
+        {"submit": s, "run": r, "request": r, "demand": {"cores": c}, "user": u, "qos": 0, "partition": p}
+        for s, r, c, u, p in rows
+    ]
+    order = Multifactor(age=0, fair_share=1000, half_life_s=100_000, period_s=10)
+    rules = {"order": order, "backfill": Periodic(5, 1, 40, 1), "partitions": 2}
+    expected = simulate({"cores": CORES}, jobs, **rules)
+    assert expected[3][0] == 12
+    assert general({"cores": CORES}, jobs, **rules) == expected
+
+
 def plan(policy, jobs, pools=None, pool_of=None, outages=(), **columns):
     """Make an engine on jobs given as (submit, run, request, cores)."""
     table = JobTable(*(np.array(column, dtype=np.int64) for column in zip(*jobs, strict=True)))

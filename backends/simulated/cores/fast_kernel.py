@@ -204,6 +204,7 @@ if COMPILED:
 else:
 
     def next_to_start(widths: Any, lasts: Any, at: int, tail: int, free: int, limit: int, extra: int) -> int:
+        """Do the same, one by one."""
         for k in range(at, tail):
             width = widths[k]
             if width <= free and (lasts[k] <= limit or width <= extra):

@@ -43,6 +43,7 @@ _FROM_LOAD = ("submit", "run", "request", "cores", "user", "qos", "partition")
 _OF_THE_RUN = ("arrival", "start", "end", "due", "expected", "plan", "ended_by", "requeues", "score", "bookings")
 # initial values of columns in `_OF_THE_RUN`; 0 for all others
 _BEFORE_SUBMISSION = {"start": UNSTARTED, "end": UNSTARTED, "plan": UNSTARTED}
+_FEW_USERS = 4  # of many users, nearly each job follows one of another user
 _SMALL = ("free", "capacity", "usage", "rate", "rank", "share", "blocked", "room", "over", "news", "kinds")
 
 
@@ -169,6 +170,8 @@ class GeneralCore:
                 s[[k.TREE, k.SHARERS, k.PERIOD, k.RECKONED]] = m.fair_tree, m.users, m.period_s, -1
                 weights[[k.PARTITION, k.QOS]] = m.partition, m.qos
                 weights[k.HIGHEST_QOS] = self.load.qos.max(initial=0)
+                by_age = m.age >= 0 and not (m.size or m.partition or m.qos)  # in which order a user's jobs always are
+                s[k.BY_USER] = by_age and s[k.USERS] <= _FEW_USERS
                 given = m.partition_factors[: len(factors)]
                 factors[: len(given)] = given
             case _:

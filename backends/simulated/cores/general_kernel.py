@@ -18,6 +18,7 @@ from typing import Any
 from asa.core.compiled import At, kernel, part
 
 from ..table import NEVER, UNSTARTED
+from .fast_kernel import FAR, next_to_start
 from .general_state import (
     AGE,
     AHEAD,
@@ -26,6 +27,7 @@ from .general_state import (
     BACKFILL,
     BEGIN,
     BOOKING,
+    BY_USER,
     CONSERVATIVE,
     CUSTOM,
     DEPTH,
@@ -90,7 +92,6 @@ from .general_state import (
     WFP,
     WINDOW,
 )
-from .fast_kernel import FAR, next_to_start
 from .heap import BITS, MASK, forget, pop, push
 from .profile_kernel import (
     EARLIER,
@@ -188,7 +189,7 @@ def _close_gap(s: Any, a: Any, place: int) -> None:
         for i in range(place, s[FILLED] - 1):
             a.like[At(i)] = a.like[At(i + 1)]
         if 0 < place < s[FILLED] - 1:
-            a.like[At(place)] = _are_alike(s, a, a.queue[At(place - 1)], a.queue[At(place)])
+            a.like[At(place)] = a.user[At(a.queue[At(place - 1)])] == a.user[At(a.queue[At(place)])]
     s[QUEUED] -= 1
     s[SORTED] -= place < s[SORTED]
     s[FILLED] -= place < s[FILLED]
@@ -342,101 +343,81 @@ def _share_by_rank(s: Any, a: Any) -> None:
 
 @kernel
 def _share(s: Any, a: Any) -> None:
-    """Compute the fair-share factor of each user."""
+    """Compute the fair-share factors of all users; of those with queued jobs alone if jobs are fewer than users."""
     if s[TREE] > 0:
         _share_by_rank(s, a)
         return
-    total = _total_usage(a)
-    for user in range(len(a.usage)):
-        a.share[user] = _share_of(s, a, user, total)
-
-
-@part
-def _total_usage(a: Any) -> float:
-    total = 0.0
-    for user in range(len(a.usage)):
+    total, users = 0.0, len(a.usage)
+    for user in range(users):
         total += a.usage[user]
-    return total
+    for i in range(min(users, s[QUEUED]) if s[PERIOD] == 0 else users):
+        user = a.user[At(a.queue[At(i)])] if s[PERIOD] == 0 and s[QUEUED] < users else i
+        used = a.usage[At(user)]
+        a.share[At(user)] = 2.0 ** (-used / total * max(s[USERS], s[SHARERS])) if used > 0 else 1.0
 
 
 @part
-def _share_of(s: Any, a: Any, user: int, total: float) -> float:
-    """Return the fair-share factor of a user."""
-    used = a.usage[At(user)]
-    return float(2.0 ** (-used / total * max(s[USERS], s[SHARERS]))) if used > 0 else 1.0
+def _multifactor(s: Any, a: Any, moment: int, cores: float) -> None:
+    """Score the queue; a factor without weight is not computed, which leaves the sum as it is."""
+    w, queue, score, submit, user, share = a.weights, a.queue, a.score, a.submit, a.user, a.share
+    age_weight, max_age, fair_share = w[AGE], w[MAX_AGE], w[FAIR_SHARE]
+    size_weight, favor_small, partition, qos, highest = (
+        w[SIZE],
+        w[FAVOR_SMALL] > 0,
+        w[PARTITION],
+        w[QOS],
+        w[HIGHEST_QOS],
+    )
+    for i in range(s[QUEUED]):
+        job = queue[At(i)]
+        points = age_weight * min(max(moment - submit[At(job)], 0) / max_age, 1.0)
+        if size_weight != 0:
+            size = a.cores[At(job)] / cores
+            points += size_weight * (1.0 - size if favor_small else size)
+        points += fair_share * share[At(user[At(job)])]
+        if partition != 0:
+            points += partition * a.partition_factor[At(a.partition[At(job)])]
+        if qos != 0 and highest > 0:
+            points += qos * a.qos[At(job)] / highest
+        score[At(job)] = math.floor(points + 1e-6)  # whole points, independent of rounding errors of the parts
 
 
 @part
-def _points(a: Any, job: int, moment: int) -> float:
-    """Return a job's score under multifactor; a factor without weight is not computed, which leaves the sum as it is."""
+def _score_by_user(a: Any, job: int, moment: int) -> None:
+    """Score a job under multifactor without weights but those of age and fair share."""
     w = a.weights
     points = w[AGE] * min(max(moment - a.submit[At(job)], 0) / w[MAX_AGE], 1.0)
-    if w[SIZE] != 0:
-        size = a.cores[At(job)] / w[WEIGHTS]
-        points += w[SIZE] * (1.0 - size if w[FAVOR_SMALL] > 0 else size)
-    points += w[FAIR_SHARE] * a.share[At(a.user[At(job)])]
-    if w[PARTITION] != 0:
-        points += w[PARTITION] * a.partition_factor[At(a.partition[At(job)])]
-    if w[QOS] != 0 and w[HIGHEST_QOS] > 0:
-        points += w[QOS] * a.qos[At(job)] / w[HIGHEST_QOS]
-    return float(math.floor(points + 1e-6))  # whole points, independent of rounding errors of the parts
+    a.score[At(job)] = math.floor(points + w[FAIR_SHARE] * a.share[At(a.user[At(job)])] + 1e-6)
 
 
 @part
-def _are_alike(s: Any, a: Any, one: int, other: int) -> bool:
-    """Whether nothing but their age tells two jobs apart under multifactor, so that the older is always the first."""
-    w = a.weights
-    return bool(
-        w[AGE] >= 0
-        and a.user[At(one)] == a.user[At(other)]
-        and (w[SIZE] == 0 or a.cores[At(one)] == a.cores[At(other)])
-        and (w[PARTITION] == 0 or a.partition[At(one)] == a.partition[At(other)])
-        and (w[QOS] == 0 or a.qos[At(one)] == a.qos[At(other)])
-    )
+def _sort_by_user(s: Any, a: Any, moment: int) -> int:
+    """Sort a queue of few users, by multifactor; return how far it is as before.
 
-
-@part
-def _still_sorted(s: Any, a: Any, moment: int, total: float) -> bool:
-    """Score the jobs next to which is one of another kind; return whether all are in order as in the last pass."""
-    i, varies = 0, s[PERIOD] == 0 and s[TREE] == 0
-    while i < s[SORTED]:
-        job = a.queue[At(i)]
-        if varies:
-            a.share[At(a.user[At(job)])] = _share_of(s, a, a.user[At(job)], total)
-        a.score[At(job)] = _points(a, job, moment)
-        if i > 0:
-            other = a.queue[At(i - 1)]
-            a.score[At(other)] = _points(a, other, moment)
-            if _before(s, a, job, other):
-                return False
-        i = next_to_start(a.like, a.like, i + 1, s[SORTED], 0, 0, 0)  # the next that is not like the job before
-    return True
-
-
-@part
-def _insert_new(s: Any, a: Any, moment: int, total: float) -> int:
-    """Insert the jobs that came into a queue that is sorted; return how far it is as before."""
-    unchanged, varies = s[SORTED], s[PERIOD] == 0 and s[TREE] == 0
-    for i in range(s[SORTED], s[QUEUED]):
-        job = a.queue[At(i)]
-        if varies:
-            a.share[At(a.user[At(job)])] = _share_of(s, a, a.user[At(job)], total)
-        a.score[At(job)] = _points(a, job, moment)
-        low, high = 0, i
+    Of each user, the older jobs are first, whatever the time. So only a job that follows one of another user, or one
+    that has moved, is compared with the job before it.
+    """
+    unchanged, i = s[SORTED], 1
+    _fill(s, a, s[SORTED])
+    while i < s[QUEUED]:
+        job, low, high, middle = a.queue[At(i)], 0, i, i - 1
+        _score_by_user(a, job, moment)
         while low < high:
-            middle = (low + high) >> 1
             other = a.queue[At(middle)]
-            if varies:
-                a.share[At(a.user[At(other)])] = _share_of(s, a, a.user[At(other)], total)
-            a.score[At(other)] = _points(a, other, moment)
+            _score_by_user(a, other, moment)
             if _before(s, a, job, other):
                 high = middle
             else:
                 low = middle + 1
+            middle = (low + high) >> 1
         for j in range(i, low, -1):
             a.queue[At(j)] = a.queue[At(j - 1)]
         a.queue[At(low)] = job
-        unchanged = min(unchanged, low)
+        i += 1
+        if low < i - 1:
+            unchanged = min(unchanged, low)
+        elif i < s[SORTED]:
+            i = min(next_to_start(a.like, a.like, i, s[SORTED], 0, 0, 0), s[SORTED])  # the next who follows another's
     s[SORTED] = s[QUEUED]
     s[FILLED] = min(s[FILLED], unchanged)
     return int(unchanged)
@@ -573,8 +554,8 @@ def _fill(s: Any, a: Any, places: int) -> None:
     """Lay out next to each other what the first jobs of the queue ask for, so that many are compared at once."""
     for i in range(s[FILLED], places):
         job = a.queue[At(i)]
-        if s[ORDER] == MULTIFACTOR:
-            a.like[At(i)] = i > 0 and _are_alike(s, a, a.queue[At(i - 1)], job)
+        if s[BY_USER]:
+            a.like[At(i)] = i > 0 and a.user[At(a.queue[At(i - 1)])] == a.user[At(job)]
         a.widths[At(i)] = min(a.demand[At(job * len(a.free))], FAR)
         a.lasts[At(i)] = min(a.request[At(job)], FAR)
     s[FILLED] = max(s[FILLED], places)
@@ -728,7 +709,9 @@ def _periodic(s: Any, a: Any) -> None:
 @part
 def schedule(s: Any, a: Any, mode: int) -> bool:
     """Do one pass; return whether it must be repeated with other scores, which the caller computes."""
-    again = s[STIRRED] != 0 or mode != PERIODIC
+    due, again = s[STIRRED] != 0 or mode != PERIODIC, True
+    if mode == PERIODIC and s[TICK] == NEVER:
+        s[TICK] = -(-s[NOW] // s[INTERVAL]) * s[INTERVAL]
     while again:
         unchanged = in_order(s, a)
         overdue = s[RUNNING] > 0 and a.expected[At(a.running[0])] <= s[NOW]
@@ -739,17 +722,13 @@ def schedule(s: Any, a: Any, mode: int) -> bool:
         elif mode == CONSERVATIVE:
             again = _conservative(s, a, unchanged)
         else:
-            again = _in_order(s, a)
+            again = due and _in_order(s, a)
         drop_started(s, a)
         if again and (s[ORDER] == CUSTOM or s[NEWS] > len(a.news) // 2):
             return True  # or the client must process these first; the pass continues from here
     if mode == PERIODIC:
-        interval = s[INTERVAL]
-        if s[TICK] == NEVER:
-            s[TICK] = -(-s[NOW] // interval) * interval
         if s[TICK] <= s[NOW]:
             s[TICK] = NEVER
-            in_order(s, a)
             _periodic(s, a)
             if s[LAUNCHED] > 0:
                 s[SCANNED] = 0
@@ -764,29 +743,14 @@ def schedule(s: Any, a: Any, mode: int) -> bool:
 def in_order(s: Any, a: Any) -> int:
     """Sort the queue in its order, with the caller's scores for a custom one; return how far it is as before."""
     if s[ORDER] == MULTIFACTOR:
-        return int(_in_multifactor_order(s, a))
-    if s[ORDER] not in (FCFS, CUSTOM):
+        moment = s[RECKONED] if s[PERIOD] > 0 else s[NOW]
+        if s[PERIOD] == 0:
+            _share(s, a)
+        if s[BY_USER]:
+            return int(_sort_by_user(s, a, moment))
+        _multifactor(s, a, moment, float(a.weights[WEIGHTS]))
+    elif s[ORDER] not in (FCFS, CUSTOM):
         _score(s, a)
-    return int(_sort(s, a))
-
-
-@part
-def _in_multifactor_order(s: Any, a: Any) -> int:
-    """Sort the queue; where the order is as it was, as nearly always, most jobs are not looked at."""
-    moment, total = s[NOW], 0.0
-    if s[PERIOD] > 0:
-        moment = s[RECKONED]
-    elif s[TREE] > 0:
-        _share_by_rank(s, a)
-    else:
-        total = _total_usage(a)
-    _fill(s, a, s[SORTED])
-    if _still_sorted(s, a, moment, total):
-        return int(_insert_new(s, a, moment, total))
-    if s[PERIOD] == 0:
-        _share(s, a)
-    for i in range(s[QUEUED]):
-        a.score[At(a.queue[At(i)])] = _points(a, a.queue[At(i)], moment)
     return int(_sort(s, a))
 
 

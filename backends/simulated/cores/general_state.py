@@ -48,8 +48,9 @@ from typing import Any, NamedTuple
     FILLED,
     AHEAD,
     SHADOW,
-) = range(42)
-SCALARS = 42
+    BY_USER,
+) = range(43)
+SCALARS = 43
 
 # phases of `run_events`, and its results
 RUN, REST, BEGIN = range(3)
@@ -109,7 +110,7 @@ class Arrays(NamedTuple):
     queue: Any  # jobs
     widths: Any  # by place in the queue, up to FILLED, under EASY: what the job asks of the first pool
     lasts: Any  # likewise: its request
-    like: Any  # by place in the queue, up to FILLED, under multifactor: whether only age tells it from the job before
+    like: Any  # likewise, if BY_USER: whether the job before it is of the same user
     running: Any  # jobs, by requested end
     ends: Any  # heap of (end, job)
     free: Any  # by pool
