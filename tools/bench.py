@@ -35,6 +35,7 @@ from asa.backends.simulated.swf import read_swf, write_swf
 from asa.backends.simulated.table import JobTable
 from asa.workflows import montage
 from growth import exponent, measured
+from numpy.typing import NDArray
 from rich.console import Console
 
 from asa import WaitBank
@@ -104,8 +105,8 @@ def schedules() -> Iterator[Row]:
             "reference in plain Python",
             best(lambda j=jobs, n=trace.cores: plain.simulate(j, n), 9),
         )
-        yield from disciplines(name, t, trace.cores)
-        yield from disciplines(f"{name} at a load of 1.2", at_load(1.2, t, trace.cores), trace.cores)
+        yield from disciplines(name, t, trace.cores, trace.users)
+        yield from disciplines(f"{name} at a load of 1.2", at_load(1.2, t, trace.cores), trace.cores, trace.users)
     model = PRESETS["hpc2n"]
     table = model.generate(8 * 86400, 1)
     compiled = best(lambda: Engine(model.machine.cores, table).advance(NEVER), 5)
@@ -126,7 +127,7 @@ def at_load(load: float, table: JobTable, cores: int) -> JobTable:
     return JobTable((since * (work_s / since[-1])).astype(np.int64), table.run, table.request, table.cores)
 
 
-def disciplines(name: str, table: JobTable, cores: int) -> Iterator[Row]:
+def disciplines(name: str, table: JobTable, cores: int, users: NDArray[np.int64]) -> Iterator[Row]:
     """Simulate a log on the general core, compared with the budget of each discipline in replays of the log."""
     columns = (table.submit, table.run, table.request, table.cores)
     replayed = best(lambda: replay(*columns, cores), 9)
@@ -135,6 +136,11 @@ def disciplines(name: str, table: JobTable, cores: int) -> Iterator[Row]:
     for what, budget in budgets.DISCIPLINES.items():
         took = best(lambda p=policies[what]: GeneralCore(load, p).run(NEVER - 1), 3)
         yield f"  {what}, {name}", took, f"{budget:g} replays of it", budget * replayed
+    if len(np.unique(users)) > 1:
+        of_users = Load(table, Cluster({"cores": cores}), users=users)
+        took = best(lambda: GeneralCore(of_users, policies["multifactor"]).run(NEVER - 1), 3)
+        budget = budgets.DISCIPLINES["multifactor"]
+        yield f"  multifactor of its users, {name}", took, f"{budget:g} replays of it", budget * replayed
 
 
 def growth() -> Iterator[Row]:

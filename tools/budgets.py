@@ -28,7 +28,11 @@ COMMANDS: Mapping[str, float] = {
 """What each command may take, in a folder that `prepare` has made; the run there has ended."""
 
 DISCIPLINES: Mapping[str, float] = {"EASY": 8.0, "conservative": 10.0, "multifactor": 8.0}
-"""What simulating a log under a discipline of the general core may take, in replays of the same log."""
+"""What simulating a log under a discipline of the general core may take, in replays of the same log.
+
+Conservative backfilling exceeds it on KTH's log at a load of 1.2: with a mean of 690 queued jobs, an early end changes
+the planned starts of 123, 3.4 million in all, so that 10 replays would leave 17 ns for each.
+"""
 
 WORTH_BYTES = 500_000_000
 """What `asa worth` may take on a log of 250,000 jobs, in itself and its two processes."""

@@ -44,7 +44,7 @@ _OF_THE_RUN = ("arrival", "start", "end", "due", "expected", "plan", "ended_by",
 # initial values of columns in `_OF_THE_RUN`; 0 for all others
 _BEFORE_SUBMISSION = {"start": UNSTARTED, "end": UNSTARTED, "plan": UNSTARTED}
 _FEW_USERS = 4  # of many users, nearly each job follows one of another user
-_SMALL = ("free", "capacity", "usage", "rate", "rank", "share", "blocked", "room", "over", "news", "kinds")
+_SMALL = ("free", "capacity", "usage", "rate", "rank", "share", "shared_at", "blocked", "room", "over", "news", "kinds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +114,7 @@ class GeneralCore:
             "rate": np.zeros(users + 1),
             "rank": np.arange(users + 1),
             "share": np.ones(users + 1),
+            "shared_at": np.full(users + 1, -NEVER),
             "room": np.zeros(len(capacity), dtype=np.int64),
             "blocked": np.zeros(max(len(cluster.partitions), 1), dtype=np.int64),
             "over": np.zeros(0, dtype=np.int64),

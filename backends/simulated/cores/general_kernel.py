@@ -302,7 +302,7 @@ def age_usage(s: Any, a: Any, now: int) -> None:
         moment = now - now % s[PERIOD]
         if moment > s[RECKONED]:
             _decay(s, a, moment)
-            _share(s, a)
+            _share_all(s, a)
             s[RECKONED] = moment
     _decay(s, a, now)
 
@@ -342,18 +342,34 @@ def _share_by_rank(s: Any, a: Any) -> None:
 
 
 @kernel
-def _share(s: Any, a: Any) -> None:
-    """Compute the fair-share factors of all users; of those with queued jobs alone if jobs are fewer than users."""
+def _share_all(s: Any, a: Any) -> None:
+    """Compute the fair-share factor of each user."""
     if s[TREE] > 0:
         _share_by_rank(s, a)
         return
-    total, users = 0.0, len(a.usage)
-    for user in range(users):
-        total += a.usage[user]
-    for i in range(min(users, s[QUEUED]) if s[PERIOD] == 0 else users):
-        user = a.user[At(a.queue[At(i)])] if s[PERIOD] == 0 and s[QUEUED] < users else i
+    total = _total_usage(a)
+    for user in range(len(a.usage)):
         used = a.usage[At(user)]
         a.share[At(user)] = 2.0 ** (-used / total * max(s[USERS], s[SHARERS])) if used > 0 else 1.0
+        a.shared_at[At(user)] = s[NOW]
+
+
+@part
+def _share(s: Any, a: Any, job: int, total: float) -> None:
+    """Compute the fair-share factor of a job's user, unless it is known already, or set at the end of a period."""
+    user = a.user[At(job)]
+    if s[PERIOD] == 0 and s[TREE] == 0 and a.shared_at[At(user)] != s[NOW]:
+        used = a.usage[At(user)]
+        a.share[At(user)] = 2.0 ** (-used / total * max(s[USERS], s[SHARERS])) if used > 0 else 1.0
+        a.shared_at[At(user)] = s[NOW]
+
+
+@kernel
+def _total_usage(a: Any) -> float:
+    total = 0.0
+    for user in range(len(a.usage)):
+        total += a.usage[user]
+    return total
 
 
 @part
@@ -383,15 +399,16 @@ def _multifactor(s: Any, a: Any, moment: int, cores: float) -> None:
 
 
 @part
-def _score_by_user(a: Any, job: int, moment: int) -> None:
+def _score_by_user(s: Any, a: Any, job: int, moment: int, total: float) -> None:
     """Score a job under multifactor without weights but those of age and fair share."""
     w = a.weights
+    _share(s, a, job, total)
     points = w[AGE] * min(max(moment - a.submit[At(job)], 0) / w[MAX_AGE], 1.0)
     a.score[At(job)] = math.floor(points + w[FAIR_SHARE] * a.share[At(a.user[At(job)])] + 1e-6)
 
 
 @part
-def _sort_by_user(s: Any, a: Any, moment: int) -> int:
+def _sort_by_user(s: Any, a: Any, moment: int, total: float) -> int:
     """Sort a queue of few users, by multifactor; return how far it is as before.
 
     Of each user, the older jobs are first, whatever the time. So only a job that follows one of another user, or one
@@ -401,10 +418,10 @@ def _sort_by_user(s: Any, a: Any, moment: int) -> int:
     _fill(s, a, s[SORTED])
     while i < s[QUEUED]:
         job, low, high, middle = a.queue[At(i)], 0, i, i - 1
-        _score_by_user(a, job, moment)
+        _score_by_user(s, a, job, moment, total)
         while low < high:
             other = a.queue[At(middle)]
-            _score_by_user(a, other, moment)
+            _score_by_user(s, a, other, moment, total)
             if _before(s, a, job, other):
                 high = middle
             else:
@@ -743,11 +760,14 @@ def schedule(s: Any, a: Any, mode: int) -> bool:
 def in_order(s: Any, a: Any) -> int:
     """Sort the queue in its order, with the caller's scores for a custom one; return how far it is as before."""
     if s[ORDER] == MULTIFACTOR:
-        moment = s[RECKONED] if s[PERIOD] > 0 else s[NOW]
-        if s[PERIOD] == 0:
-            _share(s, a)
+        moment, total = s[RECKONED] if s[PERIOD] > 0 else s[NOW], _total_usage(a)
+        if s[PERIOD] == 0 and (s[TREE] > 0 or s[QUEUED] > len(a.usage)):
+            _share_all(s, a)
+        elif s[PERIOD] == 0 and not s[BY_USER]:
+            for i in range(s[QUEUED]):
+                _share(s, a, a.queue[At(i)], total)
         if s[BY_USER]:
-            return int(_sort_by_user(s, a, moment))
+            return int(_sort_by_user(s, a, moment, total))
         _multifactor(s, a, moment, float(a.weights[WEIGHTS]))
     elif s[ORDER] not in (FCFS, CUSTOM):
         _score(s, a)

@@ -122,6 +122,7 @@ class Arrays(NamedTuple):
     rate: Any  # by user: cores in use
     rank: Any  # users, by usage
     share: Any  # by user: the factor of fair share
+    shared_at: Any  # by user: when it was computed, if it changes all the time
     weights: Any
     partition_factor: Any
     blocked: Any  # by partition, within a pass
