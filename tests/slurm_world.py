@@ -15,8 +15,9 @@ SITE = Capabilities("x", 1120, 28, age_accrues=False, arrays=True, max_array_siz
 class World:
     """A run on a Slurm in memory; `codes` says for elements how they end, one after the other."""
 
-    def __init__(self, path, stages, *, strategy="chained", site=SITE, codes=None, **link):
-        plan = RunPlan("abcd12345678", "flow", "flow", stages, strategy, "slurm-cli", site, created_s=1.7e9, history=0)
+    def __init__(self, path, stages, *, strategy="chained", site=SITE, codes=None, works_in="", **link):
+        called = ("abcd12345678", "flow", "flow")
+        plan = RunPlan(*called, stages, strategy, "slurm-cli", site, folder=works_in, created_s=1.7e9, history=0)
         self.folder, self.clock, self.site = RunFolder.create(path, plan), VirtualClock(), site
         self.link = FakeLink(self.clock, self.folder.path, **link)
         for part in ("marks", "posts"):

@@ -54,6 +54,8 @@ class Run:
         not given.
     place
         Folder in which stages keep records for when they run again; empty for none.
+    works_in
+        Folder in which the commands of stages run; empty if it is not known.
     fail_fast
         End the run as soon as a stage has failed, and cancel running jobs. By default, stages that do not depend on the
         failed one continue.
@@ -78,6 +80,7 @@ class Run:
     revised: tuple[Stage, ...] = ()
     walltime_s: float | None = None
     place: str = ""
+    works_in: str = ""
     fail_fast: bool = False
     is_open: bool = False
     max_jobs: int | None = None

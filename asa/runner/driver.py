@@ -97,6 +97,7 @@ def drive(
             revised=tuple(revised.stages.values()) if revised is not None else (),
             walltime_s=revised.walltime_s if revised is not None and revised.says_walltime else None,
             place=str(folder.path),
+            works_in=plan.folder,
             fail_fast=plan.fail_fast,
             is_open=bool(plan.host),
             max_jobs=plan.max_jobs,

@@ -2,6 +2,7 @@
 
 Nothing else changes: each job has its own token, intent and id, and its stage its own wait, log and retries. So only
 the first attempt at a job goes this way; a batch system that refuses many jobs together is asked for each by itself.
+So is each stage to which it would make a difference (`_minds_an_array`).
 """
 
 from __future__ import annotations
@@ -9,12 +10,20 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from asa.backend import JobSpec, SubmitsTogether
+from asa.core.patterns import pattern
 from asa.core.values import changed
+from asa.requests import name_of
 from asa.runner.active import Active
 from asa.runner.entries import Intended
 from asa.runner.specs import conflict_in, spec_of
 from asa.runner.submission import can_submit, shape, site_estimate_s
 from asa.strategies.base import Choice, Phase, PlannedJob
+from asa.workflow import Stage
+
+# The element of an array that starts last has the array's number as its SLURM_JOB_ID: what these programs do or say by
+# that number is of all elements.
+_BY_NUMBER = pattern(r"\b(?:scontrol|scancel|squeue|sacct|sstat|sattach)\b")
+_MAILS = "mail-type"  # Slurm sends one mail for a whole array
 
 
 def alike(
@@ -41,10 +50,19 @@ def _kind(active: Active, job: PlannedJob, choices: Mapping[str, Choice]) -> Has
         return None
     if view.resubmissions or view.attempts or state.units.of_stage(stage) is not state.units.whole:
         return None
-    if state.token_of(job.stages) in state.jobs.intents:
+    if state.token_of(job.stages) in state.jobs.intents or _minds_an_array(stage, active.run.works_in):
         return None
     waits_for = tuple(sorted(before for before in stage.after if not state.stages[before].phase.is_settled))
     return job.keep, waits_for, stage.cores, stage.nodes, stage.partition, stage.walltime_s, choices.get(name)
+
+
+def _minds_an_array(stage: Stage, folder: str) -> bool:
+    """Whether an element of an array would be something else, to a stage or its user, than a job by itself."""
+    from asa.spec.withheld import texts_of  # noqa: PLC0415 - loads pydantic, which most looks at a run do without
+
+    if _MAILS in map(name_of, stage.options):
+        return True
+    return any(_BY_NUMBER.search(text) for text in texts_of(stage, folder or None))
 
 
 def submit_together(

@@ -85,6 +85,13 @@ def uses_of(
     return [use for name, use in uses.items() if name not in given and is_withheld(name)]
 
 
+def texts_of(stage: Stage, folder: str | Path | None = None) -> Iterator[str]:
+    """Yield the texts that a stage runs, and those of the files that these run, as far as they are in the folder."""
+    texts = list(_texts_of(stage))
+    yield from (text for _, text in texts)
+    yield from (text for _, _, text in _files_of(texts, folder))
+
+
 def names_exported(options: str) -> list[str]:
     """Return the variables that ``--export=ALL,NAME`` passes on without giving a value.
 

@@ -122,11 +122,15 @@ class Groups:
 
     def named(self, names: Collection[str]) -> list[SlurmRecord]:
         """See `SlurmLink.named`."""
-        return self._of_names(names, self._link.named({self._arrays.get(name, name) for name in names}))
+        return self._of_names(names, self._link.named(self._also_arrays(names)))
 
     def recorded(self, names: Collection[str], since_s: float) -> list[SlurmRecord]:
         """See `SlurmLink.recorded`."""
-        return self._of_names(names, self._link.recorded({self._arrays.get(name, name) for name in names}, since_s))
+        return self._of_names(names, self._link.recorded(self._also_arrays(names), since_s))
+
+    def _also_arrays(self, names: Collection[str]) -> set[str]:
+        """Return the names of jobs, and of their arrays: a job whose array was refused was submitted by itself."""
+        return {*names, *(self._arrays[name] for name in names if name in self._arrays)}
 
     def _of_names(self, names: Collection[str], records: Iterable[SlurmRecord]) -> list[SlurmRecord]:
         return [record for record in self._jobs_in(records) if record.name in names]

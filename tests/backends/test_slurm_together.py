@@ -63,6 +63,25 @@ def test_only_those_that_ask_for_the_same_go_together(tmp_path):
     assert [job.array for job in here.link.submitted] == [""] * 5
 
 
+@pytest.mark.parametrize(
+    "asks",
+    [
+        {"command": "scontrol requeue $SLURM_JOB_ID"},
+        {"command": "left=$(squeue -h -j $SLURM_JOB_ID -o %L)"},
+        {"command": "sh ./first.sh"},
+        {"options": ("--mail-type=END",)},
+    ],
+)
+def test_stages_that_could_tell_an_element_from_a_job_go_by_themselves(tmp_path, asks):
+    """The last element has the number of the array; and a whole array's mail is one."""
+    (tmp_path / "first.sh").write_text("./second.sh\n")
+    (tmp_path / "second.sh").write_text("trap 'scancel $SLURM_JOB_ID' USR1\n")
+    first, b0, b1, last = fan(2)
+    here = world(tmp_path, (first, replace(b0, **asks), replace(b1, **asks), last), works_in=str(tmp_path))
+    assert here.drive().outcome == "completed"
+    assert [job.array for job in here.link.submitted] == [""] * 4
+
+
 def test_each_of_another_end_ends_its_own_stage(tmp_path):
     first, b0, b1, b2, last = fan(3, retries=1)
     here = world(tmp_path, (first, b0, replace(b1, command="sleep 1; exit 3"), b2, last))
@@ -93,6 +112,24 @@ def test_those_that_are_refused_together_are_asked_for_one_by_one(tmp_path, erro
     assert result.outcome == "completed"
     assert len(here.link.submitted) == 8
     assert len([record for record in result.records if isinstance(record, Deferred)]) == 6
+
+
+def test_one_that_was_refused_with_others_is_found_by_itself(tmp_path):
+    here = world(tmp_path, latency_s=120.0)
+    accepts, tries = here.link.submit, []
+
+    def submit(job):
+        if job.array:
+            raise SubmitRejectedError("no arrays")
+        tries.append(job)
+        here.link.in_doubt = len(tries) == 2
+        return accepts(job)
+
+    here.link.submit = submit
+    result = here.drive()
+    assert result.outcome == "completed"
+    assert len(ids_of(result)) == 8
+    assert len(here.link.submitted) == 8, "none is submitted again"
 
 
 def test_while_slurm_is_away_nothing_is_lost(tmp_path):
@@ -213,7 +250,7 @@ def test_each_element_is_shown_as_its_own_job(tmp_path):
     }
     assert made.denies("12_3"), "it shows the others"
     assert [record.name for record in made.named(["flow_z.t3"])] == ["flow_z.t3"]
-    assert told.asked[-1] == {"flow_x+2.t1x3"}
+    assert told.asked[-1] == {"flow_x+2.t1x3", "flow_z.t3"}, "after a refusal it may be there by itself"
 
 
 @pytest.mark.parametrize("rest", [WHOLE, replace(WHOLE, array_id="", is_array=False, states=("CANCELLED",))])

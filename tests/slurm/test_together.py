@@ -12,7 +12,7 @@ from slurm_runs import SlurmRun, process, stage
 from slurm_testbed import until
 
 from asa.errors import SubmitInDoubtError
-from asa.records import Observed, Submitted
+from asa.records import Observed, StageStarted, Submitted
 
 FAN = "bcdefghijk"
 PACE = {"poll_s": 1.0, "max_poll_s": 1.0}
@@ -123,6 +123,44 @@ def test_one_that_somebody_cancels_while_it_waits_is_cancelled_and_no_other(slur
     assert "cancel" in result.reason
     until(lambda: not run.left(), what="that no job is left")
     assert run.ran == dict.fromkeys(set(FAN) - {"e"}, 1)
+
+
+def test_one_that_is_put_back_into_the_queue_goes_on_in_its_own_log(slurm):
+    """And it sees its own name."""
+    again = '[ "$ASA_STAGE" != e ] || [ "$SLURM_RESTART_COUNT" ] || sleep 600'
+    then = f'echo "$SLURM_JOB_NAME ${{SLURM_RESTART_COUNT-0}}"; {again}'
+    run = SlurmRun(slurm, fan(then, options=("--open-mode=append",)), link="commands")
+    client = run.client()
+    job = run.job("e", "RUNNING")
+    client.saw(StageStarted, "e")
+    slurm.run("scontrol", "requeue", job["JobId"])
+    client.result()
+    finished(run, e=2)
+    state, _ = run.folder.state()
+    own = next(one for one in state.jobs.values() if one.status.job_id == job["JobId"])
+    path = run.folder.output_of(own.spec.token, job["JobId"], "out")
+    assert path.read_text() == f"{job['JobName']} 0\n{job['JobName']} 1\n"
+
+
+def test_one_that_is_held_is_held_and_no_other(slurm):
+    other = slurm.run(
+        "sbatch", "--parsable", "-N4", "--exclusive", "-t", "20", "-o", "/dev/null", "--wrap", "sleep 600"
+    )
+    run = SlurmRun(slurm, [stage(name, "", "true") for name in FAN], link="commands")
+    client = run.client()
+    ids = until(
+        lambda: {name: jobs[0]["JobId"] for name, jobs in run.jobs().items()} if len(run.jobs()) == 10 else None
+    )
+    slurm.run_as_root("scontrol", "hold", ids["e"])
+
+    def held():
+        return {job_id for job_id, job in run.folder.state()[0].jobs.items() if job.status.held}
+
+    assert until(held, what="that one is seen as held") == {ids["e"]}
+    slurm.run_as_root("scontrol", "release", ids["e"])
+    slurm.run("scancel", other.strip())
+    client.result()
+    finished(run)
 
 
 def test_a_site_file_may_keep_them_apart(slurm):
