@@ -12,6 +12,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from asa.backend import JobSpec, SubmitsTogether
 from asa.core.patterns import pattern
 from asa.core.values import changed
+from asa.keys import asked
 from asa.requests import name_of
 from asa.runner.active import Active
 from asa.runner.entries import Intended
@@ -53,7 +54,8 @@ def _kind(active: Active, job: PlannedJob, choices: Mapping[str, Choice]) -> Has
     if state.token_of(job.stages) in state.jobs.intents or _minds_an_array(stage, active.run.works_in):
         return None
     waits_for = tuple(sorted(before for before in stage.after if not state.stages[before].phase.is_settled))
-    return job.keep, waits_for, stage.cores, stage.nodes, stage.partition, stage.walltime_s, choices.get(name)
+    size = stage.cores, stage.nodes, stage.partition, stage.walltime_s, choices.get(name)
+    return job.keep, waits_for, size, stage.request, stage.options, stage.secrets, tuple(asked(stage).values())
 
 
 def _minds_an_array(stage: Stage, folder: str) -> bool:

@@ -1,5 +1,6 @@
 """Jobs with equal requests that go to Slurm as one array, on a Slurm in memory: each remains a job by itself."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,8 @@ from slurm_world import SITE, World
 from asa.elements import Elements
 from asa.errors import SubmitDeferredError, SubmitRejectedError, UnavailableError
 from asa.records import Cancelled, Deferred, StageEnded, Submitted
+from asa.runner import together
+from asa.runner.specs import spec_of
 from asa.workflow import Stage
 
 TOGETHER = replace(SITE, max_together=100)
@@ -53,6 +56,21 @@ def test_more_than_go_together_go_in_several(tmp_path):
     here = world(tmp_path, site=replace(SITE, max_together=4))
     assert here.drive().outcome == "completed"
     assert [job.array for job in here.link.submitted] == ["", "0-3", "0-1", ""]
+
+
+def test_of_many_that_all_ask_for_something_else_each_request_is_written_a_few_times(tmp_path, monkeypatch):
+    written = Counter()
+
+    def counted(state, planned):
+        written[planned.stages] += 1
+        return spec_of(state, planned)
+
+    monkeypatch.setattr(together, "spec_of", counted)
+    ask = {"command": "true", "cores": 2, "walltime_s": 600.0}
+    stages = [Stage(f"b{n}", memory_bytes=(n // 2) << 20, **ask) for n in range(20, 40)]
+    assert world(tmp_path, tuple(stages)).drive().outcome == "completed"
+    assert len(written) == 20
+    assert max(written.values()) <= 2
 
 
 def test_only_those_that_ask_for_the_same_go_together(tmp_path):
@@ -144,6 +162,7 @@ def test_while_slurm_is_away_nothing_is_lost(tmp_path):
 
     here.link.submit = submit
     assert here.drive().outcome == "completed"
+    assert len(here.link.submitted) == 8
 
 
 @pytest.mark.parametrize("is_accepted", [True, False])
