@@ -136,6 +136,19 @@ def test_plans_of_short_workflows_or_within_a_budget_or_where_age_accrues_are_no
     assert kept(Planned(Aim(deadline_s=1e6))) is None
 
 
+def test_a_plan_is_kept_only_if_its_jobs_run_one_after_another():
+    """Of two equal chains in one workflow, whose first stages have jobs, neither follows the other."""
+    one, other = chain(), chain()
+    beside = [
+        replace(stage, name=f"b{name}", after=tuple(f"b{before}" for before in stage.after))
+        for name, stage in other.stages.items()
+    ]
+    both = [stage for pair in zip(one.stages.values(), beside, strict=True) for stage in pair]
+    strategy, waits = Planned(), Waits()
+    assert strategy.plan(view(one, 0.0, s0=0.0), waits).kept is not None
+    assert strategy.plan(view(Workflow("both", both), 0.0, s0=0.0, bs0=0.0), waits).kept is None
+
+
 @pytest.mark.parametrize("seed", range(1, 9))
 def test_a_kept_plan_costs_hardly_more_than_one_that_is_made_anew(seed):
     """The other plan is searched for; what stages the kept one puts together is judged by the same question."""

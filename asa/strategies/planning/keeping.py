@@ -13,13 +13,15 @@ kept one ends at most `2 n d` later than one of as many core-hours that a search
 sooner or later than expected, within that range, was part of the futures in which the search compared plans.
 
 This is for long workflows of stages with one shape, at sites where age does not accrue: elsewhere plans are judged with
-their jobs together in the queue, or serve several events by submitting more jobs ahead.
+their jobs together in the queue, or serve several events by submitting more jobs ahead. And it is for plans whose jobs
+run one after another: with jobs beside each other, events hardly ever confirmed a plan.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from asa.strategies.base import Forecast, Phase, RunView
 
@@ -30,10 +32,11 @@ _SHARE, _SHORT_S = 0.1, 10.0  # how far a wait may have moved: by a share of it 
 
 
 def may_be_kept(outlook: Outlook, aim: Aim) -> bool:
-    """Whether a plan may be kept: it is long, no budget depends on it, and each of its jobs was judged by itself."""
+    """Whether a plan may be kept: it is long, in a row, within no budget, and each of its jobs was judged by itself."""
     question = outlook.question
     is_plain = aim.at_most is None and aim.deadline_s is None and not question.handover_s  # no job gets more cores
-    return is_plain and not question.is_joint and outlook.planned + outlook.left_out > NEXT_STAGES
+    is_long = outlook.planned + outlook.left_out > NEXT_STAGES
+    return is_plain and is_long and not question.is_joint and _are_in_a_row(outlook)
 
 
 def retimed(kept: Outlook, view: RunView, forecast: Forecast) -> Outlook | None:
@@ -72,6 +75,15 @@ def retimed(kept: Outlook, view: RunView, forecast: Forecast) -> Outlook | None:
         forecast=forecast,
         planned=len(planned),
         left_out=len(waiting) - len(planned),
+    )
+
+
+def _are_in_a_row(outlook: Outlook) -> bool:
+    """Whether each job follows the one before it."""
+    stages = outlook.question.parts.workflow.stages
+    return all(
+        any(p in before.block.stages for name in job.block.stages for p in stages[name].after)
+        for before, job in pairwise(outlook.sketch.jobs)
     )
 
 
