@@ -2,7 +2,7 @@
 
 Nothing else changes: each job has its own token, intent and id, and its stage its own wait, log and retries. So only
 the first attempt at a job goes this way; a batch system that refuses many jobs together is asked for each by itself.
-So is each stage to which it would make a difference (`_minds_an_array`).
+So is each stage to which it would make a difference (`_is_to_go_alone`).
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ def _kind(active: Active, job: PlannedJob, choices: Mapping[str, Choice]) -> Has
         return None
     if view.resubmissions or view.attempts or state.units.of_stage(stage) is not state.units.whole:
         return None
-    if state.token_of(job.stages) in state.jobs.intents or _minds_an_array(stage, active.run.works_in):
+    if state.token_of(job.stages) in state.jobs.intents or _is_to_go_alone(stage, active.run.works_in):
         return None
     waits_for = tuple(sorted(before for before in stage.after if not state.stages[before].phase.is_settled))
     size = stage.cores, stage.nodes, stage.partition, stage.walltime_s, choices.get(name)
     return job.keep, waits_for, size, stage.request, stage.options, stage.secrets, tuple(asked(stage).values())
 
 
-def _minds_an_array(stage: Stage, folder: str) -> bool:
+def _is_to_go_alone(stage: Stage, folder: str) -> bool:
     """Whether an element of an array would be something else, to a stage or its user, than a job by itself."""
     from asa.spec.withheld import texts_of  # noqa: PLC0415 - loads pydantic, which most looks at a run do without
 
