@@ -48,7 +48,10 @@ asa_fail() {
 asa_heed
 exec 8<>"$asa_running/$asa_slot" </dev/null
 echo "$asa_slot" >&9
-asa_is_over() { [ -n "$asa_ended_by" ] || [ -e "$asa_running/ending" ] || [ -e "$asa_running/last" ]; }
+asa_is_over() {
+  [ -n "$asa_ended_by" ] || [ -e "$asa_running/ending" ] || [ -e "$asa_running/last" ] ||
+    ! kill -s 0 "$PPID" 2>/dev/null # whoever hands out tasks was killed, and would never say that this is the end
+}
 until asa_is_over; do
   asa_hear 8
   case $asa_word in

@@ -9,15 +9,15 @@ if [ -n "${SLURM_NTASKS-}" ] && ! asa_in_slurm; then
 fi
 asa_start() {
   # shellcheck disable=SC2086 # words
-  env $asa_seen SLURM_ARRAY_TASK_ID="$1" ASA_OUTCOME="$asa_running/outcome.$asa_slot" \
+  env $asa_seen SLURM_ARRAY_TASK_ID="$1" ASA_OUTCOME="$asa_running/outcome.$ASA_TASK" \
     $asa_limit $asa_sh "$asa_list.element" 8<&- 9>&-
 }
 asa_say_failed() { printf 'asa: element %s failed with exit code %s\n' "$3" "$asa_code" >&2; }
 asa_word_of_task() { # how long it took, in hundredths of seconds
   asa_word=
   if [ "$asa_code" -ne 0 ]; then
-    asa_word=`readlink "$asa_running/outcome.$asa_slot"` || asa_word=failed
-    rm -f "$asa_running/outcome.$asa_slot"
+    asa_word=`readlink "$asa_running/outcome.$ASA_TASK"` || asa_word=failed
+    rm -f "$asa_running/outcome.$ASA_TASK"
   fi
   # who was ended by `timeout` had all the time that an element has
   if [ "$asa_code" -eq 124 ] || [ "$asa_code" -eq 137 ]; then

@@ -6,7 +6,9 @@ asa_is_plain() { # a text
   asa_first=${1%% *}
   case $asa_programs in *" $asa_first "*) return 0 ;; esac
   case $asa_first in *=*) return 1 ;; esac
-  case `command -v "$asa_first"` in */*) asa_programs="$asa_programs$asa_first " ;; *) return 1 ;; esac
+  case `command -v "$asa_first"` in */*) ;; *) return 1 ;; esac
+  [ "${#asa_programs}" -lt 4000 ] || asa_programs=' ' # else each task of many programs would search all before it
+  asa_programs="$asa_programs$asa_first "
 }
 asa_start() {
   if [ -z "$asa_inside$asa_in_sh" ] && asa_is_plain "$1"; then

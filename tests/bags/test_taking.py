@@ -14,6 +14,7 @@ import pytest
 from slurm_testbed import until
 
 from asa.bags import Bag, chunks
+from asa.job import text as job_text
 from asa.outcome import JobOutcome
 from asa.payload import Share, payload_text
 from asa.workflow import Stage
@@ -447,5 +448,28 @@ def test_a_signal_reaches_what_workers_run(place, sent):
     job = place.begin("t", ["./heed 1", "exec ./heed 2"], jobs=1)
     until(lambda: len(place.did("b")) == 2)
     job.send_signal(getattr(signal, f"SIG{sent}"))
-    assert ended(job)[0] == (143 if sent == "INT" else 0)
+    code, printed = ended(job)
+    assert code == (143 if sent == "INT" else 0)
+    assert "not a child" not in printed
     assert sorted((place.root / "heard").read_text().split()) == ["1", "2"]
+
+
+def test_workers_do_not_outlive_who_hands_out_tasks(place):
+    job = place.begin("t", [place.waiting()] * 4, jobs=1)
+    until(lambda: len(place.did("b")) == 2)
+    [taker] = Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
+    os.kill(int(taker), signal.SIGKILL)
+    place.let_go()
+    ended(job, 10)  # all that have its output open
+    assert place.did("b") == once(2)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_what_is_remembered_of_programs_does_not_grow_with_a_list(shell):
+    """Each task searches it."""
+    code = f"""asa_inside= asa_in_sh= asa_sh=sh\n{job_text("tasks-start")}
+        command() {{ echo "$2"; }}
+        for number in $(seq 2000); do asa_is_plain "./tasks/$number" && asa_is_plain "./tasks/$number x" || exit 1; done
+        echo "${{#asa_programs}}" """
+    done = subprocess.run([shell, "-c", code], capture_output=True, text=True, check=True)
+    assert 0 < int(done.stdout) < 5000
