@@ -23,7 +23,7 @@ from asa.workflow import Stage
 
 # The element of an array that starts last has the array's number as its SLURM_JOB_ID: what these programs do or say by
 # that number is of all elements.
-_BY_NUMBER = pattern(r"\b(?:scontrol|scancel|squeue|sacct|sstat|sattach)\b")
+_BY_NUMBER = pattern(r"\b(?:scontrol|scancel|squeue|sbatch|sacct|seff|sstat|sattach|strigger)\b")
 _MAILS = "mail-type"  # Slurm sends one mail for a whole array
 
 
