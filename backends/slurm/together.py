@@ -20,6 +20,7 @@ from asa.errors import BackendError, UnavailableError
 
 from .identity import COMMENT, is_member, number_of, token_of
 from .link import IdentifiedJob, SlurmLink, SlurmRecord
+from .reasons import kind
 from .script import jobs_of
 from .tracking import VANISHED, TrackedJob
 
@@ -175,10 +176,17 @@ def _job_in(record: SlurmRecord, array_id: str, number: int, name: str) -> Slurm
         job_id=f"{array_id}_{number}",
         name=name,
         comment=f"{COMMENT}{token_of(name)}" if is_ours else "",
+        reason=_reason_of_each(record.reason),
         is_array=False,
         array_id="",
         elements=None,
     )
+
+
+def _reason_of_each(reason: str) -> str:
+    """Return why each of several elements waits: squeue 26.05 lists their reasons if only some of them are held."""
+    reasons = reason.split(",")
+    return ",".join([one for one in reasons if kind(one) != "held"] or reasons)
 
 
 @dataclass(slots=True)

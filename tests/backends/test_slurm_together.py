@@ -282,6 +282,20 @@ def test_those_that_are_not_named_have_the_record_of_the_whole(tmp_path, rest):
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("listed", "of_each"),
+    [
+        ("Resources,JobHeldAdmin", "Resources"),
+        ("JobHeldUser", "JobHeldUser"),
+        ("ReqNodeNotAvail, n1", "ReqNodeNotAvail, n1"),
+    ],
+)
+def test_that_some_are_held_is_not_said_of_each(tmp_path, listed, of_each):
+    """Squeue 26.05 lists the reasons of all that wait."""
+    made, _ = groups(tmp_path, replace(WHOLE, elements=Elements.of(range(3)), reason=listed))
+    assert {record.reason for record in made.jobs(["12_0", "12_1", "12_2"]).values()} == {of_each}
+
+
 def test_a_number_that_is_now_another_s_is_no_job_of_ours(tmp_path):
     other = SlurmRecord("12", "theirs", "them", ("RUNNING",), 9.0)
     made, _ = groups(tmp_path, other)

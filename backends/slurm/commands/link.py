@@ -368,7 +368,7 @@ class CommandLink:
 
     def _squeue(self, method: str, form: QueueFormat, *options: str, mine: bool) -> Done:
         # without --local, squeue first asks whether there is a federation
-        command = clean("squeue", "--local", "-h", "-a", "--array-unique", "-t", "all", "-O", form.option, *options)
+        command = clean("squeue", "--local", "-h", "-a", "-t", "all", "-O", form.option, *options)
         return self._ask(method, as_this_user(command) if mine else command)
 
     def _records(self, method: str, *options: str) -> list[SlurmRecord]:

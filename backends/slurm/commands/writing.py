@@ -18,7 +18,7 @@ from ..words import words_of
 # SBATCH_ACCOUNT, stay, since the user wants them.
 _UNSET: Final[Mapping[str, Sequence[str]]] = {
     "squeue": (
-        "SQUEUE_ACCOUNT", "SQUEUE_ARRAY", "SQUEUE_ARRAY_UNIQUE", "SQUEUE_FORMAT", "SQUEUE_FORMAT2", "SQUEUE_LICENSES",
+        "SQUEUE_ACCOUNT", "SQUEUE_ARRAY", "SQUEUE_FORMAT", "SQUEUE_FORMAT2", "SQUEUE_LICENSES",
         "SQUEUE_NAMES", "SQUEUE_PARTITION", "SQUEUE_PRIORITY", "SQUEUE_QOS", "SQUEUE_SORT", "SQUEUE_STATES",
         "SQUEUE_USERS",
     ),
@@ -55,8 +55,10 @@ _TWO_INPUTS = (
 def clean(program: str, *arguments: str) -> list[str]:
     """Return a command whose output does not depend on the user's settings; times are seconds since 1970."""
     unset = [word for name in _UNSET[program] for word in ("-u", name)]
-    # without this length, a list of array elements is cut off
-    return ["env", *unset, "LC_ALL=C", "SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0", program, *arguments]
+    # without this length, a list of array elements is cut off; elements that differ have lines of their own, but not in
+    # 26.05, which has no --array-unique either
+    shown = ["SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0", *["SQUEUE_ARRAY_UNIQUE=1"] * (program == "squeue")]
+    return ["env", *unset, "LC_ALL=C", *shown, program, *arguments]
 
 
 def program_of(command: Sequence[str]) -> str:
