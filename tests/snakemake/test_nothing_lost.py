@@ -114,10 +114,22 @@ def test_a_variable_names_the_file_of_partitions_and_an_option_another(noting, t
     assert noting.asa(text, partitions=known).jobs["rule1"]["partition"] == "one"
     given = ("--slurm-partition-config", tmp_path / "two")
     assert noting.asa(text, *given, partitions=known).jobs["rule1"]["partition"] == "two"
-    (tmp_path / "two").write_text("partitions: {two: {max_runtimes: 2h}}")
-    refused = noting.asa(text, *given, partitions=known)
-    assert not refused.jobs
-    assert "no limit is called 'max_runtimes'" in refused.said
+    for limits, said in (
+        ("max_runtimes: 2h", "no limit is called 'max_runtimes'"),
+        ("max_mem_mb: 64GB", "two: max_mem_mb: '64GB' is no number"),
+    ):
+        (tmp_path / "two").write_text(f"partitions: {{two: {{{limits}}}}}")
+        refused = noting.asa(text, *given, partitions=known)
+        assert not refused.jobs
+        assert said in refused.said
+
+
+def test_a_partition_may_list_its_only_model_of_gpus_as_a_text(noting, tmp_path):
+    """As with that executor."""
+    (tmp_path / "file").write_text("partitions: {one: {max_gpu: 2, available_gpu_models: a100}, two: {max_gpu: 8}}")
+    rules = {f"rule{n}": (1, {"gpu": 2, "gpu_model": model}) for n, model in ((1, "a100"), (2, "h100"))}
+    noted = noting.asa(workflow(rules), "--slurm-partition-config", tmp_path / "file", partitions="normal:one:two")
+    assert {name: job["partition"] for name, job in noted.jobs.items()} == {"rule1": "one", "rule2": "two"}
 
 
 def test_tasks_of_a_node_are_for_mpi_and_a_rule_without_is_told_so_once(noting):

@@ -40,7 +40,7 @@ class _Partition:
         if any(amount > limit for amount, limit in amounts):
             return None
         gpus, model = _gpus(resources)
-        max_gpus = float(self.limits.get("max_gpu", 0))
+        max_gpus: float = self.limits.get("max_gpu", 0.0)
         if gpus > max_gpus or self._lacks("available_gpu_models", {model} - {""}):
             return None
         wanted = {word.strip() for word in resources.text("constraint").split(",")} - {""}
@@ -63,13 +63,13 @@ class _Partition:
             cores = threads if per_task is None else max(per_task, 1.0)
             pairs += [(cores, "threads"), (cores, "cpus_per_task")]
         for amount, name in pairs:
-            limit = float(self.limits.get(f"max_{name}", math.inf))
+            limit: float = self.limits.get(f"max_{name}", math.inf)
             if amount > 0 and not math.isinf(limit):
                 yield amount, limit
 
     def _lacks(self, what: str, wanted: set[str]) -> bool:
-        there = self.limits.get(what)
-        return bool(there) and not wanted <= set(map(str, there or ()))
+        there = self.limits.get(what) or ()
+        return bool(there) and not wanted <= set(map(str, [there] if isinstance(there, str) else there))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +114,18 @@ def _partition(name: str, limits: Any, where: str) -> _Partition:
     if unknown := sorted(map(str, limits.keys() - _LIMITS)):
         hint = f"The limits are: {', '.join(sorted(_LIMITS))}."
         raise InputError(f"partition {name!r}: no limit is called {unknown[0]!r}", where=where, hint=hint)
-    if "max_runtime" in limits:
-        limits["max_runtime"] = _minutes(limits["max_runtime"], f"{where}: {name}: max_runtime")
+    for key in [key for key in limits if key.startswith("max_")]:
+        read = _minutes if key == "max_runtime" else _amount
+        limits[key] = read(limits[key], f"{where}: {name}: {key}")
     return _Partition(name, cluster, limits)
+
+
+def _amount(given: Any, where: str) -> float:
+    try:
+        return float(given)
+    except (TypeError, ValueError):
+        hint = "Write a number without a unit; memory is in MB."
+        raise InputError(f"{given!r} is no number", where=where, hint=hint) from None
 
 
 def _minutes(given: Any, where: str) -> float:
