@@ -43,7 +43,7 @@ def test_a_fan_is_one_submission_and_each_stage_a_job_by_itself(slurm):
     for name in FAN:
         path = run.folder.output_of(state.jobs[ids[name]].spec.token, ids[name], "out")
         assert path.read_text() == f"it was {name} alone\n", "a log of its own, and no array to be seen"
-    assert not list(run.folder.path.glob("logs/*-e*"))
+    assert not list(run.folder.path.glob("logs/*x10-*")), "none of the array"
 
 
 class Losing(CommandLink):
