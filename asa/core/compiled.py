@@ -66,10 +66,12 @@ if not plainly.wanted:
     with suppress(ImportError), _without_settings_of_the_folder():
         from numba import config, njit
         from numba.core import event
-        from numba.np import linalg
 
-        with _without_blas(linalg):
-            import numba.np.arraymath  # noqa: F401 - which looks for it
+        with suppress(ImportError, AttributeError):  # numba's own modules: another version may not have these
+            from numba.np import linalg
+
+            with _without_blas(linalg):
+                import numba.np.arraymath  # noqa: F401 - which looks for it
 
         _settings: Any = config
         COMPILED = True
