@@ -14,6 +14,7 @@ import pytest
 from slurm_testbed import until
 
 from asa.bags import Bag, chunks
+from asa.elements import Array, Elements
 from asa.job import text as job_text
 from asa.outcome import JobOutcome
 from asa.payload import Share, payload_text
@@ -462,6 +463,26 @@ def test_workers_do_not_outlive_who_hands_out_tasks(place):
     place.let_go()
     ended(job, 10)  # all that have its output open
     assert place.did("b") == once(2)
+
+
+def test_how_an_element_ended_is_its_own_though_its_worker_runs_the_next_one_already(place):
+    """In Slurm a worker goes on while it becomes clear whether a task was interrupted; here that is read slowly."""
+    (place.root / "bin").mkdir()
+    slow = place.root / "bin" / "readlink"
+    slow.write_text(f'#!/bin/sh\nsleep 0.5\nexec {shutil.which("readlink")} "$@"\n')
+    slow.chmod(0o755)
+    stage = Stage(
+        "s", cores=1, command="exit 7", array=Array(Elements.of(range(1, 3))), inputs=("in.%a",), input_patience_s=0.0
+    )
+    text = payload_text(stage.in_turn(1, 1), 1, folder=str(place.bag), share=Share(0, "t", 1))
+    (place.root / "in.1").write_text("here")
+    environment = {"SLURM_JOB_ID": "7", "ASA_JOB_ID": "1@here", "ASA_LATENCY_S": "0"}
+    environment = os.environ | environment | {"PATH": f"{slow.parent}:{os.environ['PATH']}"}
+    subprocess.run(
+        [place.shell, "-c", text], cwd=place.root, env=environment, capture_output=True, check=False, timeout=60
+    )
+    log = (place.folder() / "logs" / "t.1.0").read_text()
+    assert {line.split()[0]: line.split()[4] for line in log.splitlines()} == {":1": "failed;", ":2": "input-missing;"}
 
 
 @pytest.mark.parametrize("shell", SHELLS)
