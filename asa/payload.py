@@ -352,8 +352,8 @@ def _on_node(stage: Stage, turns: _Turns | None, *, is_trusted_there: bool) -> s
     """Return the text, for another shell, that takes tasks on each node of a job."""
     made = _ShellText()
     made.add(
-        "ending", "shell", "interrupted", "owned", "hold", "holding", "bag-reading", "bag-arguments", "fixed", "temporary",
-        "tasks-workers", "bag-words", "bag-take",
+        "ending", "shell", "interrupted", "owned", "hold", "holding", "bag-reading", "bag-arguments", "fixed",
+        "temporary", "tasks-workers", "bag-words", "bag-take",
         asa_trusted=is_trusted_there,
         asa_worker=_of_worker(stage, turns),
     )  # fmt: skip
