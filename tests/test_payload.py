@@ -258,11 +258,12 @@ def test_a_task_that_was_told_to_end_has_not_completed(tmp_path):
 def test_a_task_whose_own_shell_alone_has_heard_of_the_end_has_not_completed(tmp_path):
     """A batch system tells all processes of a job at once, and the shell of the list may hear of it last."""
     place = tmp_path / "place"
-    saves = "[ ! -e saved ] || exit 0; trap 'touch saved; exit 0' TERM; echo $PPID >up; sleep 60 & wait"
+    saves = "[ ! -e saved ] || exit 0; trap 'touch saved; exit 0' TERM; echo $PPID $$ >up; sleep 60 & wait"
     one = stage(tasks=("true", saves))
     with subprocess.Popen(["sh", "-c", payload_text(one, 2, folder=str(place))], cwd=tmp_path) as process:
         until(lambda: (tmp_path / "up").exists() and (tmp_path / "up").read_text().endswith("\n"))
-        os.kill(int((tmp_path / "up").read_text()), signal.SIGTERM)
+        for told in (tmp_path / "up").read_text().split():  # the worker, and its task
+            os.kill(int(told), signal.SIGTERM)
         assert process.wait(30) == JobOutcome.TASKS_FAILED.exit_code
     assert (tmp_path / "saved").exists()
     assert completed(place) == {1}
