@@ -171,7 +171,7 @@ while [ "$asa_begun_workers" -gt 0 ]; do
 done
 while :; do
   asa_before_it=$asa_signals
-  while [ -n "$asa_ending" ] && asa_tell_tasks TERM 1; do sleep 0.3 || sleep 1; done
+  while [ -n "$asa_ending" ] && asa_tell_tasks TERM 1; do sleep 0.2 || sleep 1; done
   # shellcheck disable=SC2086 # numbers; what ticks is not waited for; bash complains of those that it has waited for
   wait $asa_pids 2>/dev/null || :
   [ "$asa_settling" -eq 0 ] || wait || :
