@@ -99,7 +99,7 @@ def cpu_s(work, text):
             gc.enable()
 
 
-def grows_too_fast(work, made, sizes=(1_000, 4_000, 16_000)):
+def grows_too_fast(work, made, sizes=(2_000, 8_000, 32_000)):
     """Say for which size and by how much; None if its time grows as the length does.
 
     A single measurement may be disturbed, and only ever be too long: so what grows too fast is measured again.
@@ -195,7 +195,7 @@ def found_quadratic(pattern, method):
         took = cpu_s(work, made(4_000))
         if took < max(WORTH_S, 6 * cpu_s(work, made(1_000))):
             continue  # it is linear, or of no account
-        if how := grows_too_fast(work, made, (2_000, 8_000)):
+        if how := grows_too_fast(work, made, (4_000, 16_000)):
             return f"{method} of {pattern.pattern!r} in {beginning!r} {unit!r}... {end!r}: {how}"
     return None
 
@@ -294,6 +294,7 @@ def test_what_takes_the_square_is_found(monkeypatch):
     assert growth_of(quadratic, "str", ([], {}))
     assert growth_of(sought, "str", ([], {}))
     assert not growth_of(lambda text: text.split(","), "str", ([], {}))
+    monkeypatch.setitem(globals(), "WORTH_S", WORTH_S / 10)  # a quick machine takes little for these short texts
     assert found_quadratic(re.compile(r"\s*x"), "search")
     assert found_quadratic(re.compile(r"(\w+)="), "findall")
     assert found_quadratic(re.compile(r"a+b"), "search")

@@ -443,7 +443,7 @@ def test_what_is_to_be_kept_is_asked_for_again(pool):
 def test_an_adapting_pool_asks_for_what_is_worth_it_and_gives_it_back(queue, tmp_path):
     """From nothing to nothing: work comes, is done, and no core idles on."""
     with cluster(queue, "adapting", bank=tmp_path / "bank", price=0.1) as pool, Client(pool) as client:
-        adaptive = pool.adapt(minimum=0, maximum=2, interval="200ms", wait_count=2, target_duration="1s")
+        adaptive = pool.adapt(minimum=0, maximum=2, interval="200ms", wait_count=6, target_duration="1s")
         assert client.gather(client.map(counting(tmp_path / "runs"), range(12), pause_s=0.2)) == list(range(12))
         assert 1 <= len(pool.allocations) <= 2
         until(
