@@ -105,15 +105,18 @@ def test_one_that_fails_is_tried_again_alone(slurm):
     assert first["JobState"] == "FAILED"
 
 
-def test_one_that_somebody_cancels_while_it_waits_is_cancelled_and_no_other(slurm):
-    other = slurm.run(
-        "sbatch", "--parsable", "-N4", "--exclusive", "-t", "20", "-o", "/dev/null", "--wrap", "sleep 600"
-    )
-    run = SlurmRun(slurm, [stage(name, "", "sleep 1") for name in FAN], link="commands")
+def waiting(slurm, then):
+    """Begin a run whose stages all wait for another's job; return that, the run, its client, and their ids by stage."""
+    asked = ("-N4", "--exclusive", "-t", "20", "-o", "/dev/null", "--wrap", "sleep 600")
+    other = slurm.run("sbatch", "--parsable", *asked)
+    run = SlurmRun(slurm, [stage(name, "", then) for name in FAN], link="commands")
     client = run.client()
-    ids = until(
-        lambda: {name: jobs[0]["JobId"] for name, jobs in run.jobs().items()} if len(run.jobs()) == 10 else None
-    )
+    jobs = until(lambda: found if len(found := run.jobs()) == len(FAN) else None, what="all jobs")
+    return other, run, client, {name: of_stage[0]["JobId"] for name, of_stage in jobs.items()}
+
+
+def test_one_that_somebody_cancels_while_it_waits_is_cancelled_and_no_other(slurm):
+    other, run, client, ids = waiting(slurm, "sleep 1")
     slurm.run("scancel", ids["e"])
     time.sleep(3.0)
     slurm.run("scancel", other.strip())
@@ -144,14 +147,7 @@ def test_one_that_is_put_back_into_the_queue_goes_on_in_its_own_log(slurm):
 
 def test_one_that_is_held_is_held_and_no_other(slurm):
     """Squeue 26.05 does not say which one of several is held."""
-    other = slurm.run(
-        "sbatch", "--parsable", "-N4", "--exclusive", "-t", "20", "-o", "/dev/null", "--wrap", "sleep 600"
-    )
-    run = SlurmRun(slurm, [stage(name, "", "true") for name in FAN], link="commands")
-    client = run.client()
-    ids = until(
-        lambda: {name: jobs[0]["JobId"] for name, jobs in run.jobs().items()} if len(run.jobs()) == 10 else None
-    )
+    other, run, client, ids = waiting(slurm, "true")
     slurm.run_as_root("scontrol", "hold", ids["e"])
 
     def held():
