@@ -58,6 +58,7 @@ __all__ = [
     "Planning",
     "Preflight",
     "Previewing",
+    "Recurring",
     "RemembersRuns",
     "Setting",
     "Shrinking",
@@ -1224,6 +1225,55 @@ class RemembersRuns(Protocol):
         ------
         BackendError
             The site's records cannot be read.
+        """
+        ...
+
+
+@runtime_checkable
+class Recurring(Protocol):
+    """A facility whose batch system runs jobs again and again, by a table of the user that is like cron's."""
+
+    def recurring_jobs(self) -> str:
+        """Read the user's table.
+
+        Raises
+        ------
+        BackendError
+            There is no such table here, or it cannot be read now.
+        """
+        ...
+
+    def recurring_job(self, spec: JobSpec, when: str, output: Path) -> str:
+        """Write the lines of the table for a job, with this facility's account, partition and the like.
+
+        Parameters
+        ----------
+        spec
+            The job; its command is one line.
+        when
+            When it runs, in cron's five fields.
+        output
+            The file for what it prints, in the folder in which it runs; each time anew.
+
+        Raises
+        ------
+        BackendError
+            The table cannot hold the job.
+        """
+        ...
+
+    def set_recurring_jobs(self, table: str) -> None:
+        """Replace the user's table. Jobs that run now go on.
+
+        Parameters
+        ----------
+        table
+            The new table; empty for none.
+
+        Raises
+        ------
+        BackendError
+            The batch system refuses it, or does not answer.
         """
         ...
 

@@ -65,7 +65,7 @@ class Testbed:
     """A running cluster.
 
     `release` is one of `RELEASES`. `conf` is appended to slurm.conf. `containers`: of a tree, whether its jobs may make
-    user namespaces.
+    user namespaces. `binds`: of a tree, further folders of this computer that its jobs see.
     """
 
     __test__ = False
@@ -78,6 +78,7 @@ class Testbed:
     accrue: bool = False
     containers: bool = False
     conf: str = ""
+    binds: tuple = ()
     env: dict = field(default_factory=dict)
 
     def start(self):
@@ -209,6 +210,7 @@ class Testbed:
             "TB_DBD": "1" if self.accounting else "0",
             "TB_ACCRUE": "1" if self.accrue else "0",
             "TB_CONF": self.conf,
+            "TB_BIND": " ".join(self.binds),
             "TB_PIVOT": "1" if self.containers else "0",
             "TB_CHROOT": str(self.tree or ""),
         }

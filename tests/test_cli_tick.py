@@ -21,6 +21,7 @@ from asa.runner import RunFolder
 from asa.sites import open_facility
 
 CHAIN = [("a", "", "echo a >>did"), ("b", "a", "echo b >>did"), ("c", "b", "echo c >>did")]
+LOCAL = open_facility("local").facility
 CRONTAB = """#!/bin/sh
 table={table}
 case $1 in
@@ -81,10 +82,11 @@ def test_a_run_goes_through_by_looks_alone(place):
 
 
 def test_a_look_says_what_happened_and_what_comes(place):
-    folder = begin(place, ("a", "", "sleep 2; echo a >>did"), ("b", "a", "echo b >>did"))
+    folder = begin(place, ("a", "", "until [ -e go ]; do sleep 0.1; done; echo a >>did"), ("b", "a", "echo b >>did"))
     until(lambda: folder.state()[0].stages["a"].job_id)
     told = place.asa("tick", folder.path)
     assert "1 waiting" in told.stderr
+    (place.root / "go").touch()
     until(lambda: place.lines() == ["a"])
     told = place.asa("tick", folder.path)
     assert "b: submitted" in told.stdout
@@ -225,11 +227,11 @@ def test_why_nothing_can_look_is_told(place, table, monkeypatch):
     monkeypatch.setattr(cron, "_table", lambda: "")
     folder = begin(place, *CHAIN)
     with pytest.raises(InputError) as told:
-        detaching.chosen_way(None, folder.plan)
-    for words in ("timer: ", "cron: no cron daemon runs here", "job: the local queue"):
+        detaching.chosen_way(None, folder.plan, LOCAL)
+    for words in ("timer: ", "cron: no cron daemon runs here", "scrontab: this backend", "job: the local queue"):
         assert words in told.value.message
     with pytest.raises(InputError, match="no cron daemon"):
-        detaching.chosen_way(keepers.Way.CRON, folder.plan)
+        detaching.chosen_way(keepers.Way.CRON, folder.plan, LOCAL)
 
 
 def test_a_run_that_ends_elsewhere_or_is_deleted_leaves_no_line(place, table):
@@ -301,7 +303,7 @@ def test_a_timer_of_systemd_is_begun_and_ended(tmp_path, monkeypatch):
         program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     assert keepers.timer.trouble() == ""
-    made = keepers.keep(keepers.Way.TIMER, tmp_path, "abc")
+    made = keepers.keep(keepers.Way.TIMER, tmp_path, "abc", LOCAL, 600.0)
     assert made.text == "a timer of systemd looks at it once a minute"
     keepers.end(tmp_path)
     called = (tmp_path / "called").read_text()

@@ -21,6 +21,7 @@ from asa.core.variables import asked, is_secret, secrets_of
 from asa.errors import InputError
 from asa.keepers import Way, job
 from asa.runner import RunPlan
+from asa.sites import open_facility
 from asa.workflow import Stage
 
 SITE = Capabilities("x", 28, 28, age_accrues=False)
@@ -277,10 +278,10 @@ def test_who_looks_after_a_run_has_the_secrets_that_its_stages_ask_for(monkeypat
     """A job that drives it asks for them; cron and timers have none, and are not taken."""
     stages = (Stage("a", cores=1, command="true", secrets=("HF_TOKEN",)), Stage("b", cores=1, command="true"))
     plan = RunPlan("abcd1234", "x", "x", stages, "per-stage", "slurm-cli", SITE, created_s=1.7e9)
-    monkeypatch.setattr("asa.keepers.possible", lambda: {Way.TIMER: "", Way.CRON: ""})
-    assert chosen_way(None, plan) is Way.JOB
+    monkeypatch.setattr("asa.keepers.possible", lambda facility: dict.fromkeys(Way, ""))
+    assert chosen_way(None, plan, open_facility("local").facility) is Way.JOB
     with pytest.raises(InputError, match="secrets are not kept, and stage 'a' asks for HF_TOKEN") as caught:
-        chosen_way(Way.CRON, plan)
+        chosen_way(Way.CRON, plan, open_facility("local").facility)
     assert "what is no secret in its `environment`" in caught.value.hint
 
     class Queue:

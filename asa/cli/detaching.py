@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _LOCAL = "local"
 _BUSY_S = 10.0
+_LOOK_S = 600.0  # a look takes seconds, unless it runs stages itself
 _ELSE = " A stage gets what is no secret in its `environment`, which goes with every way."
 
 
@@ -41,17 +42,22 @@ DetachOption = Annotated[
 DetachByOption = Annotated[
     Way | None,
     typer.Option(
-        help="With --detach, what continues the run: a systemd timer, cron, or a chain of one-core jobs. [default: "
-        "the first of these that works here]",
+        help="With --detach, what continues the run: a systemd timer, cron, Slurm's crontab, or a chain of one-core "
+        "jobs. [default: the first of these that works here]",
         show_default=False,
     ),
 ]
 KeeperOption = Annotated[
-    str, typer.Option("--keeper-walltime", help="With --detach-by job: walltime of each of these jobs.")
+    str,
+    typer.Option(
+        "--keeper-walltime",
+        help="With --detach-by job: walltime of each of these jobs. With scrontab: the same, if stages have "
+        "`local = true`.",
+    ),
 ]
 
 
-def chosen_way(wanted: Way | None, plan: RunPlan) -> Way:
+def chosen_way(wanted: Way | None, plan: RunPlan, facility: Facility) -> Way:
     """Choose a keeper that is available here.
 
     Raises `InputError`: the requested keeper, or every keeper, is unavailable; the message says why.
@@ -65,7 +71,7 @@ def chosen_way(wanted: Way | None, plan: RunPlan) -> Way:
     needs = next((stage for stage in plan.stages if stage.secrets), None)
     kept = f"secrets are not kept, and stage {needs.name!r} asks for {needs.secrets[0]}" if needs is not None else ""
     troubles = {
-        **{way: kept or trouble for way, trouble in possible().items()},
+        **{way: kept or trouble for way, trouble in possible(facility).items()},
         Way.JOB: "the local queue stops when this computer does" if plan.backend == _LOCAL else "",
     }
     if wanted is not None and not troubles[wanted]:
@@ -109,7 +115,8 @@ def detach(folder: RunFolder, facility: Facility, way: Way, walltime_s: float, *
             made = keepers.KeptRun.made(way, "", number=1, chain=os.urandom(3).hex())
             _submit_keeper(folder, facility, made, walltime_s, None)
         else:
-            made = keepers.keep(way, folder.path, folder.plan.id[:12])
+            long_s = walltime_s if any(stage.local for stage in stages) else min(walltime_s, _LOOK_S)
+            made = keepers.keep(way, folder.path, folder.plan.id[:12], facility, long_s)
     except AsaError as error:
         hint = f"{error.hint or ''} The run is created, but nothing continues it: {command('resume', folder)}".strip()
         raise type(error)(error.message, where=error.where, hint=hint) from error
@@ -256,10 +263,14 @@ def end_keeper(folder: RunFolder, facility: Facility | None = None) -> None:
     """Remove the keeper of a run that has ended; without a facility, the run's own is opened if that takes one."""
     from asa import keepers
     from asa.cli.driving import reopen
+    from asa.keepers import scrontab
 
     now = keepers.kept(folder.path)
     if now is None:
         return
+    if now.way is Way.SCRONTAB:
+        with suppress(AsaError):
+            scrontab.end(facility or reopen(folder, {}), now.mark)
     if now.way is Way.JOB and now.mark:
         with suppress(AsaError), _opened(folder, facility or reopen(folder, {})) as backend:
             backend.cancel(now.mark)

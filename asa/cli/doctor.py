@@ -91,7 +91,7 @@ def doctor(
         )
     with working("examining the site"), _ends_orderly():
         examination = opened.facility.examine(probe=probe)
-        here = (*_of_owners(), *_of_search_paths(), *_of_this_computer(opened.backend))
+        here = (*_of_owners(), *_of_search_paths(), *_of_this_computer(opened))
         examination = replace(examination, findings=(*examination.findings, *here))
     if output is Output.JSON:
         _print_json(opened, examination)
@@ -163,14 +163,14 @@ def _is_open(path: Path) -> bool:
     return False
 
 
-def _of_this_computer(backend: str) -> Iterator[Finding]:
+def _of_this_computer(opened: OpenedSite) -> Iterator[Finding]:
     """Report how a run can continue on this computer when no client runs."""
     import resource
 
     from asa.backend import Finding
     from asa.keepers import possible
 
-    troubles = possible()
+    troubles = possible(opened.facility)
     able = [way for way, trouble in troubles.items() if not trouble]
     if able:
         report, then = (
@@ -180,7 +180,7 @@ def _of_this_computer(backend: str) -> Iterator[Finding]:
     else:
         report = "; ".join(f"no {way}: {trouble}" for way, trouble in troubles.items())
         then = "The client must keep running: see docs/how-to/unattended.md."
-        if backend != "local":
+        if opened.backend != "local":
             then = (
                 "`asa run --detach` uses a chain of one-core jobs; else the client must keep running: see "
                 "docs/how-to/unattended.md."

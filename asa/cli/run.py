@@ -206,7 +206,7 @@ def run(
             jobs = plan_of(plan, how, world, read_only_bank(plan, asked.bank, world.now()), who.events)
             print_plan(plan, jobs, world, as_json=output is Output.JSON, folder=scratch, scripts=scripts)
             return
-        way = chosen_way(detach_by, plan) if detach or detach_by is not None else None
+        way = chosen_way(detach_by, plan, facility) if detach or detach_by is not None else None
         keeper_s = checked_walltime_s(keeper_walltime)
     folder = _create(runs_in, plan, is_usual=runs is None, quiet=quiet)
     try:
@@ -397,7 +397,7 @@ def resume(
         stages = (revised or state.workflow).stages.values()
         _say_what_stays(stages, folder.plan.folder, is_detached=detach or detach_by is not None)
     if detach or detach_by is not None:
-        way, keeper_s = chosen_way(detach_by, folder.plan), checked_walltime_s(keeper_walltime)
+        way, keeper_s = chosen_way(detach_by, folder.plan, facility), checked_walltime_s(keeper_walltime)
         leave(folder, facility, way, keeper_s, retry=retry, again=again, revised=revised)
         return
     text = f"goes on{_what_runs(state, again, retry=retry)}"

@@ -1,4 +1,4 @@
-"""Keepers look at a run that has no client: a timer, cron, or a chain of one-core jobs.
+"""Keepers look at a run that has no client: a timer, cron, Slurm's crontab, or a chain of one-core jobs.
 
 Each kind of keeper is a module with ``trouble()``, ``begin(...)`` and ``end(mark)``. A run's folder records its keeper
 in ``kept.json``, with the variables of the user's shell that its clients need. However many clients look at a run, its
@@ -11,19 +11,23 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, field
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from asa.core import python, safe, variables
 from asa.core.documents import read_json
 from asa.core.files import in_words, put
 from asa.core.late import dataclass
 from asa.core.reading import run_command
-from asa.errors import InputError
+from asa.errors import AsaError, InputError
 from asa.keepers import cron, timer
+
+if TYPE_CHECKING:
+    from asa.backend import Facility
 
 __all__ = ["KeptRun", "Way", "client", "end", "end_here", "is_kept_in_private", "keep", "kept", "note", "possible"]
 
@@ -38,12 +42,14 @@ class Way(StrEnum):
 
     TIMER = "timer"
     CRON = "cron"
+    SCRONTAB = "scrontab"
     JOB = "job"
 
 
 _WORDS = {
     Way.TIMER: "a timer of systemd looks at it once a minute",
     Way.CRON: "cron looks at it once a minute",
+    Way.SCRONTAB: "a small job of Slurm's crontab looks at it once a minute",
     Way.JOB: "a job of one core drives it, which the next one follows",
 }
 
@@ -92,9 +98,14 @@ class KeptRun:
         os.umask(self.umask)
 
 
-def possible() -> dict[Way, str]:
-    """Return for cron and the timer why it cannot be used here; empty if it can."""
-    troubles = {Way.TIMER: timer.trouble(), Way.CRON: cron.trouble()}
+def possible(facility: Facility) -> dict[Way, str]:
+    """Return for each way but that of jobs why it cannot be used here; empty if it can.
+
+    `facility`: the run's.
+    """
+    from asa.keepers import scrontab  # noqa: PLC0415 - `asa status` needs it not
+
+    troubles = {Way.TIMER: timer.trouble(), Way.CRON: cron.trouble(), Way.SCRONTAB: scrontab.trouble(facility)}
     if not all(troubles.values()) and (said := _trouble_of_client()):
         return {
             way: trouble or f"asa does not start where it would be called: {said}" for way, trouble in troubles.items()
@@ -127,22 +138,29 @@ def _trouble_of_client() -> str:
     return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
 
 
-def keep(way: Way, folder: Path, mark: str) -> KeptRun:
-    """Let a timer or cron look at a run from now on.
+def keep(way: Way, folder: Path, mark: str, facility: Facility, walltime_s: float) -> KeptRun:
+    """Let a timer, cron or Slurm's crontab look at a run from now on.
 
-    `way`: which of the two.
+    `way`: which of them.
     `folder`: the run's.
     `mark`: letters and digits that identify the run.
-    Raises `InputError`: the keeper cannot begin.
+    `facility`: the run's.
+    `walltime_s`: of each look, if a job takes it.
+    Raises `InputError`, `BackendError`: the keeper cannot begin.
     """
-    begin: Callable[[list[str], str], None] = {
-        Way.TIMER: timer.begin,
-        Way.CRON: cron.begin,
-    }[way]
+    from asa.keepers import scrontab  # noqa: PLC0415 - as above
+
     made = KeptRun.made(way, mark)
     note(folder, made)
     try:
-        begin(client("tick", folder, "--quiet", f"--kept={mark}"), mark)
+        look = client("tick", folder, "--quiet", f"--kept={mark}")
+        match way:
+            case Way.TIMER:
+                timer.begin(look, mark)
+            case Way.CRON:
+                cron.begin(look, mark)
+            case _:
+                scrontab.begin(facility, look, mark, folder, walltime_s)
     except BaseException:
         with suppress(OSError):
             (folder / _FILE).unlink()
@@ -173,6 +191,10 @@ def end_here(mark: str) -> None:
         cron.end(mark)
     with suppress(InputError, OSError, subprocess.SubprocessError):
         timer.end(mark)
+    from asa.keepers import scrontab  # noqa: PLC0415 - as above
+
+    with suppress(AsaError, OSError):
+        scrontab.end_here(mark)
 
 
 def kept(folder: Path) -> KeptRun | None:

@@ -15,10 +15,13 @@ from asa.core.patterns import pattern
 from asa.core.reading import run_command
 from asa.errors import InputError, OwnerError
 
+EACH_MINUTE = "* * * * *"
 _CONTROL = pattern(r"[\x00-\x1f\x7f]")
 _TIMEOUT_S = 20.0
 _LOCK_S = 30.0
 _HINT = "Take another way: --detach-by timer, or job."
+# Slurm's crontab has an entry's options in lines before it; if the user cancels its job, Slurm marks all these lines
+_OF_NEXT_ENTRY = ("#SCRON", "#DISABLED: #SCRON")
 _DAEMONS = {"cron", "crond", "anacron", "cronie"}
 
 
@@ -40,13 +43,21 @@ def trouble() -> str:
 
 def begin(command: list[str], mark: str) -> None:
     """Add a line that calls a script, since the length of a line is limited."""
+    line = f"{EACH_MINUTE} {written(command, mark)}"
+    _change(mark, line.replace("%", r"\%"))  # cron takes a bare % as the end of the line
+
+
+def written(command: list[str], mark: str) -> str:
+    """Write a run's command into a script, and return the line that calls it.
+
+    Raises `InputError`, `OwnerError`: the script cannot be written, or others could change it.
+    """
     script = _script(mark)
     _check_text(script)
     _provide_folder()
     with in_words("cannot be written", script, _HINT):
         put(script, f"exec {shlex.join(command)}\n".encode(errors="surrogateescape"), is_private=True)
-    line = f"* * * * * /bin/sh {shlex.quote(str(script))} {_comment(mark)}"
-    _change(mark, line.replace("%", r"\%"))  # cron takes a bare % as the end of the line
+    return f"/bin/sh {shlex.quote(str(script))}"
 
 
 def _provide_folder() -> None:
@@ -71,7 +82,12 @@ def end(mark: str) -> None:
     """Remove a line, if the crontab has it."""
     # if it has no line here, the cron of another computer may still call the script
     if shutil.which("crontab") is not None and _change(mark, ""):
-        _script(mark).unlink(missing_ok=True)
+        remove_script(mark)
+
+
+def remove_script(mark: str) -> None:
+    """Remove a run's script."""
+    _script(mark).unlink(missing_ok=True)
 
 
 def _script(mark: str) -> Path:
@@ -87,22 +103,47 @@ def _comment(mark: str) -> str:
     return f"# asa run {mark}"
 
 
+def locked() -> FileLock:
+    """Return the lock that a client holds while it rewrites a table."""
+    folder = scripts_folder()
+    safe.provide_folder(folder)
+    return FileLock(folder / "crontab.lock", _LOCK_S)
+
+
 def _change(mark: str, line: str) -> bool:
     """Rewrite the crontab without the lines of this mark, and with a new one if given. Other lines stay as they are.
 
     Returns whether the crontab has changed.
     """
-    folder = scripts_folder()
-    safe.provide_folder(folder)
-    with FileLock(folder / "crontab.lock", _LOCK_S):
+    with locked():
         before = _table()
-        lines = before.removesuffix("\n").split("\n") if before else []
-        kept = [entry for entry in lines if not entry.rstrip().endswith(_comment(mark))]
-        after = "".join(f"{entry}\n" for entry in [*kept, *([line] if line else [])])
+        after = edited(before, mark, line)
         if after == before:
             return False
         _call(["crontab", "-"] if after else ["crontab", "-r"], after)
         return True
+
+
+def edited(table: str, mark: str, entry: str = "") -> str:
+    r"""Return a table without the entry of a mark, and with a new one if given. Other lines stay as they are.
+
+    Examples
+    --------
+    >>> table = edited("0 * * * * date\n", "ab12", "#SCRON --time=9\n* * * * * look")
+    >>> table
+    '0 * * * * date\n#SCRON --time=9\n* * * * * look # asa run ab12\n'
+    >>> edited(table, "ab12")
+    '0 * * * * date\n'
+    """
+    lines: list[str] = []
+    for line in table.removesuffix("\n").split("\n") if table else []:
+        if not line.rstrip().endswith(_comment(mark)):
+            lines.append(line)
+            continue
+        while lines and lines[-1].startswith(_OF_NEXT_ENTRY):
+            del lines[-1]
+    lines += [f"{entry} {_comment(mark)}"] if entry else []
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _table() -> str:

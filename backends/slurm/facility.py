@@ -13,21 +13,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from asa.backend import Advice, Capabilities, Examination, PastRun
+from asa.backend import Advice, Capabilities, Examination, JobSpec, PastRun
 from asa.core import temporary
 from asa.errors import BackendError, InputError, TraceError
 from asa.history import JobHistory, read_history
 from asa.workflow import MAX_CORES
 
 from .examination import Examiner
-from .link import SlurmLink, SlurmPartition
-from .sbatch_variables import sbatch_options, sbatch_settings
+from .link import SlurmJob, SlurmLink, SlurmPartition
+from .sbatch_variables import filled, sbatch_options, sbatch_settings
 from .settings import CommandSettings, RestSettings, SlurmSettings, check, uid_of
 from .survey import age_accrues, capabilities
 
 if TYPE_CHECKING:
     from .backend import SlurmBackend
-    from .commands import Done
+    from .commands import CommandLink, Done
     from .rest import TokenSource
 
 _OFFLINE_CORES = 64  # cores per node, if not known
@@ -287,12 +287,47 @@ class SlurmCommands(SlurmFacility):
                 "max_cores": checked.max_cores or MAX_CORES,
             }
             checked = checked.model_copy(update=known)
+        self._commands = checked
         super().__init__(checked, lambda: _command_link(checked))
 
     @property
     def notes(self) -> Sequence[str]:
         """Notes for the user; if Slurm is not called, only that."""
         return [self._offline_note] if self._offline_note else super().notes
+
+    def recurring_jobs(self) -> str:
+        """Read the user's scrontab; see `asa.backend.Recurring`."""
+        from .commands import scrontab  # noqa: PLC0415 - for few runs
+
+        return scrontab.read(_command_link(self._commands))
+
+    def recurring_job(self, spec: JobSpec, when: str, output: Path) -> str:
+        """Write a job's lines of the scrontab; see `asa.backend.Recurring`."""
+        from .commands import scrontab  # noqa: PLC0415 - as above
+
+        settings = self.settings
+        job = SlurmJob(
+            spec.name,
+            script="",
+            folder=str(output.parent),
+            cores=spec.cores,
+            walltime_s=spec.walltime_s,
+            stdout=str(output),
+            stderr=str(output),
+            partition=settings.partition,
+            qos=settings.qos,
+            constraint=settings.constraint,
+            account=settings.account,
+            memory_bytes=spec.memory_bytes,
+            options=self._commands.scrontab_options,
+        )
+        return scrontab.entry(filled(job, sbatch_options(os.environ)), when, spec.command)
+
+    def set_recurring_jobs(self, table: str) -> None:
+        """Replace the user's scrontab; see `asa.backend.Recurring`."""
+        from .commands import scrontab  # noqa: PLC0415 - as above
+
+        scrontab.write(_command_link(self._commands), table)
 
     @classmethod
     def found_here(cls) -> str:
@@ -328,7 +363,7 @@ def _token(settings: RestSettings) -> TokenSource | None:
     return None
 
 
-def _command_link(settings: CommandSettings) -> SlurmLink:
+def _command_link(settings: CommandSettings) -> CommandLink:
     from .commands import CommandLink  # noqa: PLC0415 - needed only to run commands
 
     run = _run_nothing if settings.offline else None

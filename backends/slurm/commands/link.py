@@ -341,6 +341,10 @@ class CommandLink:
         if held is False:
             self._change(number, "release", number)
 
+    def scrontab(self, *options: str, table: str = "") -> Done:
+        """Ask for the user's table of recurring jobs, or change it; see `.scrontab`."""
+        return self._ask("scrontab", clean("scrontab", *options), table)
+
     def close(self) -> None:
         """Do nothing: nothing is open."""
 
@@ -397,10 +401,10 @@ class CommandLink:
             raise UnavailableError("its answer is cut off", where="scontrol")
         return printed
 
-    def _ask(self, method: str, command: Sequence[str]) -> Done:
+    def _ask(self, method: str, command: Sequence[str], stdin: str = "") -> Done:
         """Run a command that may safely be repeated."""
         try:
-            return self._do(method, command)
+            return self._do(method, command, stdin)
         except TimeoutError as error:
             raise UnavailableError(self._too_long(error), where=program_of(command)) from None
         except TooLargeError as error:
