@@ -254,6 +254,8 @@ class JobSpec(JobKeys):
         `asa.outcome.JobOutcome.OUTRUN`. Empty for no race. Only for sites with `Capabilities.races`. In a job with
         steps, each step has a race of its own (`Step.race`), and this is the first step's. When the payload of such a
         job may begin, the job skips the steps that others have completed, and takes part in the races for the rest.
+    comment
+        What people see of it in the queue beside its name; nothing depends on it.
     """
 
     name: str
@@ -287,6 +289,7 @@ class JobSpec(JobKeys):
     out_of_memory: Literal["fail", "ignore"] = "fail"
     secrets: tuple[str, ...] = ()
     race: str = ""
+    comment: str = ""
 
     @property
     def request_alone(self) -> JobSpec | None:
@@ -301,7 +304,7 @@ class JobSpec(JobKeys):
         is_plain = not (self.local or self.steps or self.shares or self.race or self.supersedes or self.array)
         if not is_plain or not self.token:
             return None
-        return replace(self, name="", token="", command="", awaits=(), posts=(), run_s=None, exit_code=0)
+        return replace(self, name="", token="", command="", awaits=(), posts=(), run_s=None, exit_code=0, comment="")
 
     @property
     def shares(self) -> bool:

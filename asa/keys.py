@@ -359,6 +359,13 @@ class StageKeys(JobKeys):
         [True],
         default=False,
     )
+    comment: str = described(
+        "text",
+        "What people see of it beside its name: in the comment of its job, where `squeue -O Comment` shows it, and in "
+        "`asa status` and `asa explain`.",
+        ["align sample=B"],
+        default="",
+    )
     input_size: float | None = described(
         "amount",
         "The size of its input, in any unit; run times learned at other sizes are scaled or kept apart.",
@@ -395,6 +402,7 @@ class GivenKeys(TypedDict, total=False):
     input_patience: Duration
     out_of_memory: Literal["fail", "ignore"]
     local: bool
+    comment: str
     input_size: float
 
 

@@ -200,7 +200,7 @@ class FakeLink:
         facts = "".join(line for line in payload.splitlines(keepends=True) if not line.startswith("#"))
         walltime_s = 60 * -(-job.walltime_s // 60)
         fake = FakeJob(job_id, job, float(int(self.now_s)), needs, walltime_s=walltime_s, **run_of(facts))
-        fake.token = job.comment.removeprefix("asa:")
+        fake.token = job.comment.removeprefix("asa:").split(" ")[0]
         fake.held = "JobHeldUser" if job.held else ""
         for one in self._elements(fake) if job.array else [fake]:
             self.all[one.job_id] = one

@@ -27,7 +27,7 @@ WHOLE = Stage(
     options=("--tmp=1G",), reservation="course", nice=10,
     environment=(("A", "1"),), inputs=("in",), outputs=("out%a",), retries=1, input_size=3.0,
     array=parse_array("1-5:2%2"), out_of_memory="ignore",
-    secrets=("HF_TOKEN",), stdout="out-%j", stderr="err-%j",
+    secrets=("HF_TOKEN",), stdout="out-%j", stderr="err-%j", comment="align sample=B",
 )  # fmt: skip
 """One that asks for everything that a job can be told."""
 PAYLOAD = {"name", "script", "tasks", "environment", "stdout", "stderr"}  # of other names and kinds in a job
@@ -123,7 +123,8 @@ def test_what_a_job_asks_for_slurm_is_told(tmp_path, monkeypatch):
     drive(folder, lambda run: SlurmBackend(link, run.path, SITE, clock=clock, sleep=clock.sleep))
     told = link.submitted[0]
     missing = {name for name in common(Stage, SlurmJob) if getattr(told, name) != getattr(WHOLE, name)}
-    assert missing <= {"options", "array"}
+    assert missing <= {"options", "array", "comment"}
+    assert told.comment == f"asa:{told.name.rpartition('.')[2]} align sample=B"
     assert told.array == "1-5:2%2"
     assert told.environment["HF_TOKEN"] == "hf_x"
     assert set(WHOLE.options) <= set(told.options)

@@ -150,6 +150,7 @@ def stages(draw, name, before, *, several=False):
         input_size=draw(st.one_of(st.none(), st.floats(1e-9, 1e30))),
         input_patience_s=draw(st.sampled_from([None, 0.0, 10.0, 90.0, 3600.0])),
         out_of_memory=draw(st.sampled_from(["fail", "ignore"])),
+        comment=draw(st.sampled_from(["", "align sample=B", 'a"b'])),
     )
     others = {"name", "command", "script", "tasks", "tasks_file", "run_spread"}  # what runs; what only past runs tell
     others |= {"moldable", "jobs", "continues", "preparation", "array", "after_matching"}  # which follow

@@ -86,7 +86,8 @@ def _print_text(about_run: list[str], about_stages: list[tuple[StageStanding, li
     for line in about_run:
         _print(console, line, 0)
     for stage, lines in about_stages:
-        console.print(Text.assemble("\n", (stage.stage, "bold"), f": {stage.state}"))
+        said = f" ({stage.comment})" if stage.comment else ""
+        console.print(Text.assemble("\n", (stage.stage, "bold"), f"{said}: {stage.state}"))
         for line in lines:
             _print(console, line, 2)
 

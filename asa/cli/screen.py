@@ -198,7 +198,7 @@ def _head(run: RunStanding) -> Text:
 def _table(columns: Sequence[_Column], stages: Sequence[StageStanding]) -> Table:
     table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False)
     for column in columns:
-        is_name = column.heading in {"Stage", "Reason"}
+        is_name = column.heading in {"Stage", "Reason", "Comment"}
         table.add_column(
             column.heading,
             justify="right" if column.is_number else "left",
@@ -234,7 +234,7 @@ def _columns(run: RunStanding, stages: Sequence[StageStanding], width: int) -> l
 
 
 def _all_columns(run: RunStanding) -> list[_Column]:
-    now_s = run.now_s
+    now_s, has_comments = run.now_s, any(stage.comment for stage in run.stages)
     return [
         _Column("Stage", lambda s: s.stage, is_number=False),
         _Column("State", lambda s: s.state, is_number=False),
@@ -248,6 +248,7 @@ def _all_columns(run: RunStanding) -> list[_Column]:
         _Column("Starts", lambda s: _about(s.expected_start_s, now_s), is_wide=True, rank=6),
         _Column("Ran", lambda s: _so_far(s.run_s, is_growing=s.is_growing), rank=2),
         _Column("Reason", lambda s: _why(s, now_s), is_number=False, is_wide=True),
+        *([_Column("Comment", lambda s: s.comment, is_number=False, rank=8)] if has_comments else []),
     ]
 
 

@@ -93,6 +93,7 @@ class StageStanding:
     put_off: str = ""
     retried: str = ""  # how its last attempt ended, and with what it is submitted again; empty if it did not fail
     units: UnitStanding = field(default_factory=UnitStanding)  # the units of the stage that its jobs run
+    comment: str = ""  # what its user, or the program that hosts the run, says of it
 
     @property
     def has_failed(self) -> bool:
@@ -107,7 +108,8 @@ class StageStanding:
     def as_dict(self) -> dict[str, Any]:
         """Return the state as JSON-ready data."""
         fields = asdict(self)
-        del fields["forecast"], fields["units"], fields["alike"]
+        for name in ("forecast", "units", "alike", *([] if self.comment else ["comment"])):
+            del fields[name]
         forecast_s = list(self.forecast.quantiles_s) if self.forecast is not None else None
         return {**fields, **self.units.documents(), "forecast_s": forecast_s}
 
@@ -432,6 +434,7 @@ def _stage(
             resubmissions=view.resubmissions,
             planned_s=plan.submit_s if plan is not None and state_name == "waiting" else None,
             plan=plan.reason if plan is not None and state_name == "waiting" else "",
+            comment=stage.comment,
         )
     status, forecast = job.status, job.planned.prediction
     until_s = view.ended_s if view.ended_s is not None else status.end_s
@@ -451,6 +454,7 @@ def _stage(
         jobs=job.spec.jobs_at_once,
         alike=alike(stage, job.spec),
         units=units,
+        comment=stage.comment,
         job_id=status.job_id,
         submit_s=view.submit_s if was_before else status.submit_s,
         eligible_s=None if was_before else status.eligible_s,

@@ -54,7 +54,7 @@ that folder.
 cluster-constraint   - =   +            +                         alike
 clusters             M =   +            -                         target asa job | asa submits to the \
 cluster that it reaches: start it where that is this one (SLURM_CONF, modules).
-comment              - =   -            +                         asa | asa finds its jobs again by their comment.
+comment              - =   -            +                         asa | Use the stage's key `comment`.
 consolidate-segments - -   +            flags@45                  switch
 constraint           C =   +            constraints               alike
 container            - =   +            -

@@ -67,6 +67,7 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
         max_await_s=_max_await_s(state, planned, before, ask.walltime_s, handover_s),
         avoid=state.nodes.avoided(planned.submit_s, _nodes_of(state, ask), planned.stages),
         run_s=max(slot.end_s for slot in slots),
+        comment=_comment(stages),
         **({"posts": tuple(state.post(name) for name in planned.stages)} | own),
     )
 
@@ -166,6 +167,12 @@ def token_of(state: RunState, planned: PlannedJob) -> str:
 def _called(state: RunState, planned: PlannedJob, own: Mapping[str, Any]) -> str:
     stages = "+".join(planned.stages) if len(planned.stages) < 4 else state.workflow.name
     return f"{stages}.{own['leg']}" if "leg" in own else stages
+
+
+def _comment(stages: Sequence[Stage]) -> str:
+    """Return the comments of a job's stages, of many the first."""
+    given = [stage.comment for stage in stages if stage.comment]
+    return "; ".join(given if len(given) < 4 else [*given[:3], f"and {len(given) - 3} more"])
 
 
 def _awaited(state: RunState, before: Iterable[str]) -> tuple[str, ...]:

@@ -15,8 +15,8 @@ _ORDER: Final = (
     "tasks_file", "array", "jobs", "request", "cores", "ntasks", "nodes", "cpus_per_task",
     *(key.name for key in RESOURCES), "partition", *(key.name for key in TERMS), "options", "walltime", "expected",
     "total", "continues", "max_legs", "warn", "unfinished", "progress", "scaling", "inputs", "outputs", "stdout",
-    "stderr", "input_patience", "retries", "out_of_memory", "local", "input_size", "", "environment", "secrets",
-    "modules", "conda", "container", "binds", "setup", "launcher",
+    "stderr", "input_patience", "retries", "out_of_memory", "local", "comment", "input_size", "", "environment",
+    "secrets", "modules", "conda", "container", "binds", "setup", "launcher",
 )  # fmt: skip
 _POSITIONS: Final = {name: position for position, name in enumerate(_ORDER)}
 

@@ -37,7 +37,7 @@ from .defaults import JobDefaults
 from .dependencies import Passed, is_unmet, pass_on
 from .feed import SlurmQueueFeed
 from .growing import JoiningJob, not_now, refuse_unless_possible
-from .identity import COMMENT, AnothersJobError, OwnJobs, is_member, is_same, number_of, token_of
+from .identity import AnothersJobError, OwnJobs, has_token, is_member, is_same, number_of, token_of
 from .link import SlurmLink, SlurmRecord, is_renumbered
 from .pacing import Pacer
 from .preflight import SlurmPreflight
@@ -615,8 +615,9 @@ class SlurmBackend:
         if kept is not None and kept.name == record.name and self._user in ("", record.user):
             self._user = record.user
             return True
-        comments = (f"{COMMENT}{token_of(record.name)}", *([""] if self._user else []))
-        return record.comment in comments and (not self._user or record.user in ("", self._user))
+        is_unsaid = not record.comment and bool(self._user)
+        is_ours = is_unsaid or has_token(record.comment, token_of(record.name))
+        return is_ours and (not self._user or record.user in ("", self._user))
 
     def _in_order(self, token: str, jobs: list[TrackedJob]) -> list[TrackedJob]:
         holder = self._folder.holder(token)
@@ -949,7 +950,7 @@ class SlurmBackend:
         if kept is not None and kept.name == record.name:
             return kept
         token = token_of(record.name)
-        is_one = bool(token) and (record.comment == f"{COMMENT}{token}" or token in self._folder.names([token]))
+        is_one = bool(token) and (has_token(record.comment, token) or token in self._folder.names([token]))
         kept_back = bool(record.dependency) or (record.eligible_s or 0.0) > record.submit_s
         facts = self._folder.facts(record.name if is_one else "")
         facts["walltime_s"] = record.limit_s or facts["walltime_s"]

@@ -35,7 +35,7 @@ from asa.core.documents import read_json
 from asa.core.files import put, read_file
 from asa.errors import BackendError, OtherClusterError
 
-from .identity import COMMENT, number_of, token_of
+from .identity import has_token, number_of, token_of
 from .link import SlurmCluster, SlurmLink, SlurmRecord
 
 _DOUBT_AGAIN_S = 600.0  # seconds between two listings of all users' jobs
@@ -58,7 +58,7 @@ class Home:
 
     def is_first(self, record: SlurmRecord) -> bool:
         """Whether a record is of the run's first job, or of an element of it."""
-        return record.name == self.first_name or record.comment == f"{COMMENT}{token_of(self.first_name)}"
+        return record.name == self.first_name or has_token(record.comment, token_of(self.first_name))
 
 
 class HomeCluster:

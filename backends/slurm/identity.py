@@ -8,15 +8,44 @@ numbers. A job is changed only if its name or comment has the right token, and i
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final
 
 from asa.backends.shell.marks import KeptSubmission
 
 from asa.errors import BackendError, JobNotFoundError, UnavailableError
+from asa.printable import on_one_line
 
 from .link import IdentifiedJob, SlurmLink, SlurmRecord
 
-COMMENT = "asa:"
-"""Prefix of the comment of a job with a token; the token follows."""
+_COMMENT: Final = "asa:"  # prefix of the comment of a job with a token; the token follows, then text for people
+_LONGEST_COMMENT: Final = 250  # Slurm takes 1,024 bytes; every listing of jobs carries it
+
+
+def comment_of(token: str, text: str = "") -> str:
+    """Return the comment of a job: its token, and perhaps what people see. Empty for a job without a token.
+
+    The text is ASCII, since a database of Slurm's accounting may refuse other characters, and the job with them.
+
+    Examples
+    --------
+    >>> comment_of("4f1c-7", "align sample=B"), comment_of("4f1c-7"), comment_of("")
+    ('asa:4f1c-7 align sample=B', 'asa:4f1c-7', '')
+    """
+    if not token:
+        return ""
+    plain = " ".join(on_one_line(text).encode("ascii", "replace").decode().split())
+    return f"{_COMMENT}{token} {plain}"[:_LONGEST_COMMENT].rstrip()
+
+
+def has_token(comment: str, token: str) -> bool:
+    """Whether a comment is that of the job with a token.
+
+    Examples
+    --------
+    >>> has_token("asa:4f1c-7 align sample=B", "4f1c-7"), has_token("asa:4f1c-71", "4f1c-7")
+    (True, False)
+    """
+    return bool(token) and comment.split(" ", 1)[0] == f"{_COMMENT}{token}"
 
 
 class AnothersJobError(JobNotFoundError):
@@ -46,7 +75,7 @@ def is_member(job_id: str) -> bool:
 
 def is_same(record: SlurmRecord, kept: KeptSubmission) -> bool:
     """Whether a record with a job's number is about that job."""
-    return record.name == kept.name or (bool(kept.token) and record.comment == f"{COMMENT}{kept.token}")
+    return record.name == kept.name or has_token(record.comment, kept.token)
 
 
 class OwnJobs:

@@ -18,7 +18,7 @@ from asa.core import safe
 from asa.core.files import put, read_file
 from asa.errors import BackendError, UnavailableError
 
-from .identity import COMMENT, is_member, number_of, token_of
+from .identity import comment_of, has_token, is_member, number_of, token_of
 from .link import IdentifiedJob, SlurmLink, SlurmRecord
 from .reasons import kind
 from .script import jobs_of
@@ -170,12 +170,12 @@ class Groups:
 
 
 def _job_in(record: SlurmRecord, array_id: str, number: int, name: str) -> SlurmRecord:
-    is_ours = record.comment == f"{COMMENT}{token_of(record.name)}"
+    is_ours = has_token(record.comment, token_of(record.name))
     return replace(
         record,
         job_id=f"{array_id}_{number}",
         name=name,
-        comment=f"{COMMENT}{token_of(name)}" if is_ours else "",
+        comment=comment_of(token_of(name)) if is_ours else "",
         reason=_reason_of_each(record.reason),
         is_array=False,
         array_id="",

@@ -16,7 +16,7 @@ from asa.requests import without_size
 
 from .defaults import JobDefaults
 from .dependencies import Passed
-from .identity import COMMENT
+from .identity import comment_of
 from .link import SlurmJob, is_renumbered, numbered
 from .options import variables_of_steps, without_nodes
 from .resizing import for_more_nodes, waits_for_more
@@ -86,7 +86,7 @@ class JobWriter:
             begin_s=passed.begin_s,
             held=spec.held,
             environment=defaults.submission(spec.secrets),
-            comment=f"{COMMENT}{spec.token}" if spec.token else "",
+            comment=comment_of(spec.token, spec.comment),
             **numbered(spec, site),
         )
         job = filled(job, defaults.options)

@@ -1344,7 +1344,14 @@ def test_a_job_that_may_not_be_cancelled_is_tried_again(world, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("user", "comment", "found"), [("them", "asa:a", False), ("me", "mine", False), ("me", "asa:a", True)]
+    ("user", "comment", "found"),
+    [
+        ("them", "asa:a", False),
+        ("me", "mine", False),
+        ("me", "asa:a", True),
+        ("me", "asa:a align sample=B", True),
+        ("me", "asa:ab align sample=B", False),
+    ],
 )
 def test_a_job_of_our_name_may_be_somebody_elses(world, user, comment, found):
     site = world()
@@ -1366,6 +1373,22 @@ def test_who_knows_nobody_believes_the_comment_only(world):
     records = [replace(RECORD, job_id=str(n), comment=comment) for n, comment in ((7, ""), (8, "asa:a"), (9, "asa:b"))]
     site.link.named = lambda names: records
     assert [status.job_id for status in site.client().find(["a"])["a"]] == ["8"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("align sample=B", "align sample=B"),
+        ("", ""),
+        ("two\nlines of \u65e5\x1b[2J", r"two\nlines of ?\x1b[2J"),
+        ("x" * 2000, "x" * 239),
+    ],
+)
+def test_a_comment_is_the_token_and_what_people_see(world, text, expected):
+    """Of which Slurm, and a database of its accounting, take any."""
+    site = world()
+    site.client().submit(spec(token="run1-7", comment=text))
+    assert site.link.submitted[-1].comment == f"asa:run1-7 {expected}".rstrip()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,10 @@
 """Small jobs of a Snakemake workflow that are ready share a node, where nodes are given whole."""
 
+import json
+import re
+
 import pytest
+from forked import asa
 from snakemake_runs import missing
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
@@ -43,6 +47,23 @@ def test_jobs_that_are_ready_share_a_job_and_run_at_the_same_time(project, strat
     parts = [name for name in ours.phases() if name.startswith("part.")]
     assert shared(ours.state, *parts)
     assert ours.state.outcome == "completed"
+
+
+def test_each_prints_into_logs_of_its_own(project):
+    """Which `asa logs` shows, and no line of the others in the job; so do commands about the run name each."""
+    ours = project(fan("echo part {wildcards.n} is here; sleep 1"), "whole_nodes=yes", "--asa-strategy", "per-stage")
+    ours.run()
+    parts = {name.split(".")[1]: name for name in ours.phases() if name.startswith("part.")}
+    assert shared(ours.state, *parts.values())
+    run = ours.runs[-1].path
+    for number, name in parts.items():
+        assert asa("logs", name, "--run", run).stdout.split("\n")[:-1] == [f"part {number} is here"]
+        assert set(re.findall(r"wildcards: n=(\d)", asa("logs", name, "--run", run, "--err").stdout)) == {number}
+        assert f"{name} (part n={number}): done" in asa("explain", name, "--run", run).stdout
+    stages = json.loads(asa("status", run, "--output", "json").stdout)["stages"]
+    assert {stage["stage"]: stage["comment"] for stage in stages if stage["stage"] in parts.values()} == {
+        name: f"part n={number}" for number, name in parts.items()
+    }
 
 
 def test_one_that_fails_leaves_the_others_be_and_alone_is_tried_again(project):

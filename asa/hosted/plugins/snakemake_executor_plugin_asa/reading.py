@@ -139,6 +139,7 @@ def stage_of(
         reservation=asked.reservation,
         request=asked.size,
         options=asked.options,
+        comment=label_of(node.job),
     )
 
 
