@@ -16,7 +16,7 @@ from asa.core import owned
 from asa.core.documents import print_json
 from asa.core.late import dataclass
 from asa.core.options import Output, OutputOption
-from asa.errors import AsaError, OwnerError
+from asa.errors import AsaError, InputError, OwnerError
 from asa.units import format_duration
 
 if TYPE_CHECKING:
@@ -116,6 +116,13 @@ class _Row:
 
 def runs(
     every: Annotated[bool, typer.Option("--all", help=f"Show all, not only the latest {_SHOWN}.")] = False,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Delete the folders of your runs that ended longer ago than --older.")
+    ] = False,
+    older: Annotated[
+        str, typer.Option(help="Of --delete: how long ago, as 30d or 12h.", metavar="DURATION", show_default=False)
+    ] = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Of --delete: do not ask.")] = False,
     output: OutputOption = Output.TABLE,
     runs: RunsOption = None,
 ) -> None:
@@ -123,8 +130,21 @@ def runs(
 
     A run that cannot be read is listed with the reason.
 
+    With --delete, list your runs that are old enough, then delete those that have ended, once you agree. A run is kept
+    if it has not ended, a client is at work on it, or a job of it may still be in the queue. What was learned of waits
+    and run times stays: that is in the bank.
+
+    Example: `asa runs --delete --older 30d`
+
     Exit codes: 0 done, 2 the input cannot be used.
     """
+    if delete or older:
+        from asa.cli.deleting import delete_runs
+
+        if not delete:
+            raise InputError("is only for --delete", where="--older", hint="Give --delete, too, or leave it out.")
+        delete_runs(runs_folder(runs), older, yes=yes, output=output)
+        return
     from asa.runner import run_paths
     from asa.runner.folder import own_among, runs_of_another
 

@@ -21,6 +21,7 @@ class Host:
     repeatable: set[str] = field(default_factory=set)  # stages that the host hands over again if they fail
     # of those, the failed ones, with how the last attempt ended
     attempts_failed: dict[str, str] = field(default_factory=dict)
+    claimed_s: dict[str, float] = field(default_factory=dict)  # when stages were handed over, the last time
     unreleased: dict[str, None] = field(default_factory=dict)  # stages whose jobs may be waiting for their commands
     # by stage: the releases for which its jobs wait, each with the job's token
     releases: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
@@ -49,6 +50,7 @@ class Host:
         """Record that a stage was handed over, so that it may begin."""
         name = entry.stage
         del self.unclaimed[name]
+        self.claimed_s[name] = entry.at_s
         self.unreleased[name] = None
         self.attempts_failed.pop(name, None)
         (self.repeatable.add if entry.may_come_again else self.repeatable.discard)(name)
