@@ -20,9 +20,9 @@ Waves = tuple[tuple[Stage, ...], ...]
 
 _OF_EACH = (
     "name after after_any after_start start_delay_s after_matching when command script tasks tasks_file cores nodes "
-    "walltime_s expected_run_s run_spread learns_run retries retry_walltime_factor retry_memory_factor "
-    "retry_max_memory_bytes environment secrets preparation inputs outputs stdout stderr input_patience_s input_size "
-    "out_of_memory local comment partition moldable jobs continues array request"
+    "walltime_s expected_run_s run_spread assumes_walltime learns_run retries retry_walltime_factor "
+    "retry_memory_factor retry_max_memory_bytes environment secrets preparation inputs outputs stdout stderr "
+    "input_patience_s input_size out_of_memory local comment partition moldable jobs continues array request"
 )
 OF_EACH = frozenset(_OF_EACH.split())
 """Fields that may differ among stages that share a job, or that keep stages apart in another way, as `local` does."""

@@ -150,6 +150,8 @@ class Stage(StageKeys):
         of its partition has.
     learns_run
         Its expected run time is learned from earlier runs; until there are any, `expected_run_s` holds.
+    assumes_walltime
+        Nothing is known of its run time, so that `walltime_s` is a default: no job asks for the sum of such walltimes.
     moldable
         Other shapes that it may have: widths and partitions. None if it has only its own.
     continues
@@ -190,6 +192,7 @@ class Stage(StageKeys):
     retry_max_memory_bytes: int = 0
     learns_run: bool = False
     run_spread: float = 0.0
+    assumes_walltime: bool = False
     when: Literal["success", "any", "failed", "always"] = "success"
     moldable: Moldable | None = None
     jobs: tuple[int, int] = described(

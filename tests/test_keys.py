@@ -58,7 +58,7 @@ def test_no_key_is_at_its_default_here():
 
 NO_JOB_IS_TOLD = {  # what the run itself looks after
     "after", "after_any", "after_start", "start_delay_s", "after_matching", "when", "expected_run_s", "run_spread",
-    "learns_run", "moldable", "input_size",
+    "assumes_walltime", "learns_run", "moldable", "input_size",
     "inputs", "outputs", "input_patience_s",
     "retries", "retry_walltime_factor", "retry_memory_factor", "retry_max_memory_bytes",
     "tasks_file", "jobs", "continues", "preparation", *PAYLOAD,

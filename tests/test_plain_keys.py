@@ -172,6 +172,7 @@ def test_a_key_keeps_a_stage_by_itself_on_a_node_if_its_option_does(key):
 OTHER = {
     "name": "b", "after": ("z",), "when": "failed", "command": "y", "script": "#!/bin/sh\ny", "tasks": ("y",),
     "tasks_file": "y", "cores": 8, "nodes": 2, "walltime_s": 60.0, "expected_run_s": 5.0, "run_spread": 0.5,
+    "assumes_walltime": True,
     "learns_run": True, "retries": 1, "retry_walltime_factor": 3.0, "retry_memory_factor": 3.0,
     "retry_max_memory_bytes": 5, "partition": "p", "moldable": Moldable((4, 8)), "jobs": (2, 2),
     "continues": Continuation(), "preparation": Preparation(modules=("m",)), "array": parse_array("1-5"),

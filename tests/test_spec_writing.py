@@ -152,7 +152,8 @@ def stages(draw, name, before, *, several=False):
         out_of_memory=draw(st.sampled_from(["fail", "ignore"])),
         comment=draw(st.sampled_from(["", "align sample=B", 'a"b'])),
     )
-    others = {"name", "command", "script", "tasks", "tasks_file", "run_spread"}  # what runs; what only past runs tell
+    others = {"name", "command", "script", "tasks", "tasks_file"}  # what runs
+    others |= {"run_spread", "assumes_walltime"}  # what only past runs tell
     others |= {"moldable", "jobs", "continues", "preparation", "array", "after_matching"}  # which follow
     others |= {"request"}  # in place of some of these
     assert {one.name for one in fields(Stage)} == given.keys() | others, "a field of a stage is not tried here"

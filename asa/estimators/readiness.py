@@ -52,15 +52,16 @@ def _simulation_is_kept() -> bool:
     return "queue" in points and are_kept(f"{points['queue']}_kernel", _SIMULATION) and are_kept(*_KERNELS)
 
 
+def is_to_compile(estimator: str) -> bool:
+    """Whether a process that uses an estimator compiled would compile it first, as no process has kept that."""
+    is_kept = {BLIND: lambda: are_kept(*_KERNELS), SEEING: _simulation_is_kept}.get(estimator)
+    return is_kept is not None and find_spec("numba") is not None and not is_kept()
+
+
 def is_to_keep(estimator: str) -> bool:
     """Whether an estimator's code is to be compiled once for all processes, as each would otherwise compile it."""
-    is_kept = {BLIND: lambda: are_kept(*_KERNELS), SEEING: _simulation_is_kept}.get(estimator)
-    return (
-        is_kept is not None
-        and find_spec("numba") is not None
-        and folder_for(Path(__file__), os.environ.get("NUMBA_CACHE_DIR", "")) is not None
-        and not is_kept()
-    )
+    may_keep = folder_for(Path(__file__), os.environ.get("NUMBA_CACHE_DIR", "")) is not None
+    return may_keep and is_to_compile(estimator)
 
 
 def is_fast_plainly(estimator: str) -> bool:

@@ -55,14 +55,14 @@ class Expectations:
                 found.setdefault(kind, []).append(run)
         self._times |= {kind: sorted(runs, key=lambda run: run.at_s) for kind, runs in found.items()}
 
-    def of(self, kind: str, cores: int, walltime_s: float | None, max_s: float | None) -> tuple[float, float, float]:
-        """Return the walltime to ask for, the expected run time, and its spread.
+    def of(self, kind: str, cores: int, walltime_s: float | None, max_s: float | None) -> tuple[float, float, bool]:
+        """Return the walltime to ask for, the expected run time, and whether both are a mere default.
 
         `walltime_s`: the host's walltime; None if it gives none. `max_s`: the partition's upper bound; None for none.
         """
-        forecast = self._forecast(kind, cores)
+        forecast, is_default = self._forecast(kind, cores), False
         if walltime_s is None:
-            if forecast is None:
+            if is_default := forecast is None:
                 self._unknown.add(kind)
                 walltime_s = self.default_s
             else:
@@ -73,9 +73,9 @@ class Expectations:
             if max_s is not None:
                 walltime_s = min(walltime_s, max_s)
         if forecast is None:
-            return walltime_s, walltime_s, 0.0
+            return walltime_s, walltime_s, is_default
         p50_s = min(max(forecast.p50_s, _SURELY), walltime_s)
-        return walltime_s, p50_s, 0.0
+        return walltime_s, p50_s, is_default
 
     def _forecast(self, kind: str, cores: int) -> RunForecast | None:
         if (kind, cores) not in self._known:

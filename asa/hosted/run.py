@@ -27,7 +27,7 @@ from asa.errors import AsaError, InputError, JournalError, RunError, SubmitRejec
 from asa.estimators import readiness
 from asa.estimators.choice import NOT_COMPILED
 from asa.hosted.outputs import Outputs
-from asa.runner.begin import check_bank, check_text, choose_estimator
+from asa.runner.begin import Chosen, check_bank, check_text, choose_estimator
 from asa.runner.driver import drive
 from asa.runner.folder import RunFolder, RunPlan, list_runs
 from asa.runner.outlook import check_strategy
@@ -401,10 +401,13 @@ def begin(
             exits.callback(close)
         if lack := lacking(how, backend.capabilities):
             raise InputError(lack, where=f"strategy {settings.strategy!r}", hint="Take `per-stage`, or `asa-plan`.")
-        readiness.prefer(settings.estimator, settings.bank)
-        chosen = choose_estimator(settings.estimator, settings.strategy, backend, settings.history)
+        estimator, why = _without_compiler(settings.estimator)
+        readiness.prefer(estimator, settings.bank)
+        chosen = choose_estimator(estimator, settings.strategy, backend, settings.history)
         if chosen.why == NOT_COMPILED:
             readiness.compile_later()
+        if why:
+            chosen = Chosen(chosen.estimator, why)
         plan = RunPlan(
             id=secrets.token_hex(8),
             name=name,
@@ -430,6 +433,15 @@ def begin(
         check_each(plan, stages, backend, remedy)
     Workflow(name, stages)
     return RunFolder.create(runs.absolute(), replace(plan, stages=stages))
+
+
+def _without_compiler(estimator: str) -> tuple[str, str]:
+    """Return the estimator to take, and why, if it is another: jobs that are ready do not wait for a compiler."""
+    if readiness.is_fast_plainly(estimator) or not readiness.is_to_compile(estimator):
+        return estimator, ""
+    is_kept = readiness.is_to_keep(estimator) and readiness.compile_later()
+    why = "is being compiled, for later runs" if is_kept else "would first have to be compiled, for a minute"
+    return readiness.BLIND, f"{estimator} {why}"
 
 
 def check_each(plan: RunPlan, stages: Iterable[Stage], backend: Backend | None = None, remedy: str = _REMEDY) -> None:

@@ -11,6 +11,7 @@ from slurm_testbed import until
 
 from asa.backend import JobState, JobStatus
 from asa.errors import InputError, JournalError
+from asa.estimators import readiness
 from asa.hosted.run import HostedRun, Settings, begin, command_of, wind_up
 from asa.runner import RunFolder
 from asa.runner.active import Active
@@ -295,6 +296,25 @@ def test_a_job_of_stages_side_by_side_begins_those_that_were_handed_over(host):
     assert all(one.completed for one in run.hear("a"))
     assert run.end().outcome == "completed"
     assert len(run.state().jobs.intents) == 1
+
+
+@pytest.mark.parametrize(
+    ("is_cold", "begins", "predicted_by", "why"),
+    [
+        (True, True, "asa", "asa-queue is being compiled, for later runs"),
+        (True, False, "asa", "asa-queue would first have to be compiled, for a minute"),
+        (False, True, "asa-queue", ""),
+    ],
+)
+def test_what_is_ready_does_not_wait_for_a_compiler(tmp_path, monkeypatch, is_cold, begins, predicted_by, why):
+    """The better estimator is compiled meanwhile, for the next run, if that can be kept."""
+    monkeypatch.setattr(readiness, "is_to_compile", lambda _: is_cold)
+    monkeypatch.setattr(readiness, "is_to_keep", lambda _: is_cold)
+    monkeypatch.setattr(readiness, "compile_later", lambda: begins)
+    made = Host(tmp_path)
+    made.settings = replace(made.settings, estimator="asa-queue")
+    plan = made.begin_with().plan
+    assert (plan.estimator, plan.estimator_why) == (predicted_by, why)
 
 
 def test_what_can_never_start_is_refused_before_the_run_begins(host):

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pace import references
 
+from asa.backend import Capabilities
 from asa.strategies import Keep
 from asa.strategies.planning import Parts, Question, search, sketch_of, take_apart
 from asa.strategies.planning.elasticity import Resizing
@@ -27,6 +28,26 @@ def chain(*stages):
             for i, (cores, run_s) in enumerate(stages)
         ],
     )
+
+
+def test_walltimes_that_are_defaults_are_not_added_up():
+    """Two that run one after the other have jobs of their own until more is known; one may share with what is known."""
+    known = chain((4, 60), (4, 60), (4, 60))
+    unknown = Workflow("x", [replace(stage, assumes_walltime=True) for stage in known.stages.values()])
+    one = Workflow("x", [replace(s, assumes_walltime=s.name == "s1") for s in known.stages.values()])
+    assert Parts(known).block(known.order) is not None
+    assert Parts(unknown).block(known.order) is None
+    assert Parts(unknown).block(("s0", "s1")) is None
+    assert Parts(unknown).block(("s0",)) is not None
+    assert Parts(one).block(known.order) is not None
+
+
+def test_defaults_of_stages_side_by_side_are_no_sum():
+    parts = [Stage(name, cores=1, assumes_walltime=True) for name in "abc"]
+    site = Capabilities("x", 56, 28, age_accrues=False, whole_nodes=True)
+    block = Parts(Workflow("x", parts), cores_per_node=28, site=site).block(("a", "b", "c"))
+    assert block is not None
+    assert block.walltime_s == parts[0].walltime_s
 
 
 def exponential(per_core_s, per_walltime):

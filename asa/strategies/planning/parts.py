@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import accumulate, pairwise, takewhile
 
 from asa.backend import Capabilities
+from asa.compatible import sums_defaults
 from asa.core.late import dataclass
 from asa.shapes import Shape
 from asa.units import core_hours
@@ -107,6 +108,7 @@ class Parts:
         self._runs_s = {stage.name: stage.expected_s for stage in stages}
         self._walltimes_s = {stage.name: stage.walltime_s for stage in stages}
         self._spreads_s = {stage.name: stage.run_spread * stage.expected_s for stage in stages}
+        self._assumed = any(stage.assumes_walltime for stage in stages)
         self._strays = any(self._spreads_s.values())
         self._max_walltime_s = max_walltime_s
         self._rising: dict[tuple[str, ...], list[tuple[int, Block]]] = {}
@@ -311,10 +313,11 @@ class Parts:
             hours = 0.0 if stage.local else core_hours(needs[0], stage.work_s)
             run_s, walltime_s = stage.expected_s, stage.walltime_s
             return Block(names, needs[0], walltime_s, run_s, hours, spread=stage.run_spread)
-        if self._site is not None and not self._is_chain(names):
-            waves = waves_of([self.workflow.stages[name] for name in names], self._site)
-            if not is_series(waves):
-                return self._in_waves(names, waves)
+        waves = self._waves(names)
+        if self._assumed and sums_defaults(waves):
+            return None
+        if not is_series(waves):
+            return self._in_waves(names, waves)
         whole = len(names) == len(self.workflow.stages)
         walltime_s = self.workflow.walltime_s if whole else sum(map(self._walltimes_s.__getitem__, names))
         if walltime_s > self._max_walltime_s(self._partitions[names[0]]):
@@ -326,6 +329,11 @@ class Parts:
         core_seconds, elasticity = self.resizing.core_seconds_of(cores, run_s, needs, lasts)
         spread = math.hypot(*map(self._spreads_s.__getitem__, names)) / run_s if self._strays else 0.0
         return Block(names, cores, walltime_s, run_s, core_seconds / 3600, elasticity, spread)
+
+    def _waves(self, names: tuple[str, ...]) -> Waves:
+        if self._site is None or self._is_chain(names):
+            return tuple((self.workflow.stages[name],) for name in names)
+        return waves_of([self.workflow.stages[name] for name in names], self._site)
 
     def _in_waves(self, names: tuple[str, ...], waves: Waves) -> Block | None:
         """Make a block in which some stages run side by side."""

@@ -121,7 +121,7 @@ def stage_of(
     asked = requests.of(resources, site)
     limits = site.partitions.get(asked.partition or site.partition)
     runtime_min = resources.number("runtime")
-    walltime_s, run_s, spread = expected.of(
+    walltime_s, run_s, is_default = expected.of(
         node.kind,
         come_to(asked.size, asked.options).cores,
         None if not runtime_min else runtime_min * 60.0,
@@ -131,7 +131,7 @@ def stage_of(
         name,
         walltime_s=walltime_s,
         expected_run_s=run_s,
-        run_spread=spread,
+        assumes_walltime=is_default,
         after=after,
         command=command,
         partition=asked.partition,
