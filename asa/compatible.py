@@ -6,25 +6,10 @@ from collections.abc import Sequence
 
 from asa.keys import contradiction
 from asa.requests import marked
-from asa.waves import Waves
 from asa.workflow import Stage
 
 _OF_SITE = "the site's own"
 _MEMORY = tuple(f"--{name}" for name in sorted(marked("memory")))
-
-
-def sums_defaults(waves: Waves) -> bool:
-    """Whether a job for these waves would ask for the sum of several walltimes that are mere defaults.
-
-    Three stages of a second each would ask for three hours: until their run times are known, each has a job of its own.
-
-    Examples
-    --------
-    >>> a, b = Stage("a", cores=1, assumes_walltime=True), Stage("b", cores=1, assumes_walltime=True)
-    >>> sums_defaults(((a,), (b,))), sums_defaults(((a, b),)), sums_defaults(((a,), (Stage("c", cores=1),)))
-    (True, False, False)
-    """
-    return sum(any(stage.assumes_walltime for stage in wave) for wave in waves) > 1
 
 
 def conflict(stages: Sequence[Stage], *, whole: bool = False) -> str:

@@ -150,6 +150,20 @@ def walltime_of(waves: Waves) -> float:
     return sum(max(stage.walltime_s for stage in wave) for wave in waves)
 
 
+def sums_defaults(waves: Waves) -> bool:
+    """Whether a job for these waves would ask for the sum of several walltimes that are mere defaults.
+
+    Three stages of a second each would ask for three hours: until their run times are known, each has a job of its own.
+
+    Examples
+    --------
+    >>> a, b = Stage("a", cores=1, assumes_walltime=True), Stage("b", cores=1, assumes_walltime=True)
+    >>> sums_defaults(((a,), (b,))), sums_defaults(((a, b),)), sums_defaults(((a,), (Stage("c", cores=1),)))
+    (True, False, False)
+    """
+    return sum(any(stage.assumes_walltime for stage in wave) for wave in waves) > 1
+
+
 def cores_of(waves: Waves, cores_per_node: int) -> int:
     """Return the cores of the widest wave."""
     return max(sum(stage.cores_on(cores_per_node) for stage in wave) for wave in waves)

@@ -13,11 +13,10 @@ from functools import cached_property
 from itertools import accumulate, pairwise, takewhile
 
 from asa.backend import Capabilities
-from asa.compatible import sums_defaults
 from asa.core.late import dataclass
 from asa.shapes import Shape
 from asa.units import core_hours
-from asa.waves import Waves, cores_of, is_series, likeness, slots_of, unlike, walltime_of, waves_of
+from asa.waves import Waves, cores_of, is_series, likeness, slots_of, sums_defaults, unlike, walltime_of, waves_of
 from asa.workflow import Stage, Workflow
 
 from .elasticity import RIGID, Elasticity, Resizing, RisingJob
