@@ -862,6 +862,24 @@ def check_backend(backend: object) -> None:
 class SubmitsTogether(Protocol):
     """A backend that can submit several jobs with equal requests in one call."""
 
+    def goes_alone(self, options: Sequence[str], texts: Iterable[str]) -> bool:
+        """Tell whether a job would be something else, to what it runs or to its user, if it went with others.
+
+        Parameters
+        ----------
+        options
+            Its options, as the user wrote them.
+        texts
+            What it runs: commands, and scripts that these run, as far as they are known. They are read one by one, only
+            while the answer depends on them.
+
+        Returns
+        -------
+        bool
+            True for a job that is to be submitted by itself.
+        """
+        ...
+
     def submit_together(self, specs: Sequence[JobSpec]) -> Sequence[str]:
         """Submit jobs with one call: all or none.
 
@@ -880,8 +898,13 @@ class SubmitsTogether(Protocol):
 
         Raises
         ------
-        SubmitRejectedError, SubmitDeferredError, SubmitInDoubtError, UnavailableError
-            As for `Backend.submit`; a refusal is of all jobs together, and each may yet be accepted by itself.
+        SubmitRejectedError
+            The site takes no jobs together at all: each is then submitted by itself, and so are all later ones.
+        SubmitDeferredError
+            These jobs are not accepted together, or not now: each is then submitted by itself, and later ones go
+            together again after a pause.
+        SubmitInDoubtError, UnavailableError
+            As for `Backend.submit`.
         """
         ...
 

@@ -97,6 +97,8 @@ class Submitter(ABC):
     _unsent_cancellations: set[str] = field(default_factory=set, init=False)
     # by token: attempts to find the job that another job of the token gave way to
     _followed: dict[str, Attempt] = field(default_factory=dict, init=False)
+    # attempts at submitting several jobs in one call; None once the batch system has said that it never takes them
+    _together: Attempt | None = field(default_factory=Attempt, init=False)
 
     # ------------------------------------------------------------------ records
 
@@ -167,8 +169,15 @@ class Submitter(ABC):
             attempt.succeeded()
         return None
 
-    def send_together(self, attempts: Mapping[str, Attempt], submit: Callable[[], Sequence[str]]) -> str:
-        """Submit jobs in one call, whose intents are recorded; return why not, if each is to be submitted by itself.
+    @property
+    def may_send_together(self) -> bool:
+        """Whether several jobs may be submitted in one call now: no refusal speaks against it."""
+        return self._together is not None and self._together.is_due(self.backend.now())
+
+    def send_together(self, attempts: Mapping[str, Attempt], submit: Callable[[], Sequence[str]]) -> None:
+        """Submit jobs in one call, whose intents are recorded; if they are refused together, nothing is in doubt.
+
+        Each is then to be submitted by itself.
 
         `attempts`: the attempts at each job, by token.
         `submit`: returns the jobs' ids, in the order of `attempts`.
@@ -181,14 +190,23 @@ class Submitter(ABC):
             for token, attempt in attempts.items():
                 self._failed(token, attempt, error)
         except (SubmitRejectedError, SubmitDeferredError) as error:
-            for token in attempts:  # what is said of all together need not hold for each
-                self.unsent(token, self.backend.now(), str(error), doubtful=False, cause=Cause.UNKNOWN)
-            return str(error)
+            self._refused_together(attempts, error)
         else:
             self._accept_all(dict(zip(attempts, job_ids, strict=True)))
             for attempt in attempts.values():
                 attempt.succeeded()
-        return ""
+            if self._together is not None:
+                self._together.succeeded()
+
+    def _refused_together(self, tokens: Iterable[str], error: SubmitRejectedError | SubmitDeferredError) -> None:
+        """Record that jobs were not accepted in one call, and until when none are submitted so."""
+        now_s = self.backend.now()
+        for token in tokens:  # what is said of all together need not hold for each
+            self.unsent(token, now_s, str(error), doubtful=False, cause=Cause.UNKNOWN)
+        if isinstance(error, SubmitRejectedError):
+            self._together = None
+        elif self._together is not None:
+            self._together.failed(now_s, Cause.ANSWER)
 
     def _failed(self, token: str, attempt: Attempt, error: BackendError) -> None:
         """Record that a submission went wrong, and schedule the next step."""

@@ -106,7 +106,6 @@ class Active(Submitter):
     swept: bool = False  # whether a search after the end found no stray jobs
     # not yet in the bank: job, forecast, observation, and the job's id
     waits: list[tuple[QueuedJob, WaitForecast | None, WaitObservation, str]] = field(default_factory=list)
-    sends_each: bool = False  # whether the batch system has refused several jobs in one submission
     trouble: str = ""  # why waits cannot be stored; empty if they can
     given_back: set[str] = field(default_factory=set)  # tokens of ended jobs whose tasks were returned to the bag
     # the latest predicted waits, by stages

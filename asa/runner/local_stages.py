@@ -133,6 +133,11 @@ class BackendWithLocalStages:
         self._live.add(job_id)
         return f"{_PREFIX}{job_id}"
 
+    def goes_alone(self, options: Sequence[str], texts: Iterable[str]) -> bool:
+        """Ask the backend of the jobs that are not local; see `asa.backend.SubmitsTogether`."""
+        assert isinstance(self.far, SubmitsTogether)
+        return self.far.goes_alone(options, texts)
+
     def submit_together(self, specs: Sequence[JobSpec]) -> Sequence[str]:
         """Submit jobs with equal requests, none of which is local; see `asa.backend.SubmitsTogether`."""
         assert isinstance(self.far, SubmitsTogether)

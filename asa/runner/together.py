@@ -1,8 +1,8 @@
 """Submits jobs with equal requests in one call, where the batch system can: a fan of stages costs a call, not one each.
 
 Nothing else changes: each job has its own token, intent and id, and its stage its own wait, log and retries. So only
-the first attempt at a job goes this way; a batch system that refuses many jobs together is asked for each by itself.
-So is each stage to which it would make a difference (`_is_to_go_alone`).
+the first attempt at a job goes this way, and only if the backend says that it makes no difference to the job. Jobs that
+are refused together are asked for each by itself; whether later ones go together again, the refusal tells.
 """
 
 from __future__ import annotations
@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from asa.backend import JobSpec, SubmitsTogether
-from asa.core.patterns import pattern
 from asa.core.values import changed
 from asa.keys import asked
-from asa.requests import name_of
 from asa.runner.active import Active
 from asa.runner.entries import Intended
 from asa.runner.specs import conflict_in, spec_of
@@ -21,28 +19,23 @@ from asa.runner.submission import can_submit, shape, site_estimate_s
 from asa.strategies.base import Choice, Phase, PlannedJob
 from asa.workflow import Stage
 
-# The element of an array that starts last has the array's number as its SLURM_JOB_ID: what these programs do or say by
-# that number is of all elements.
-_BY_NUMBER = pattern(r"\b(?:scontrol|scancel|squeue|sbatch|sacct|seff|sstat|sattach|strigger)\b")
-_MAILS = "mail-type"  # Slurm sends one mail for a whole array
-
 
 def alike(
     active: Active, due: Sequence[PlannedJob], choices: Mapping[str, Choice]
 ) -> dict[tuple[str, ...], list[PlannedJob]]:
     """Group due jobs that probably ask for the same; return the group of each job that is in one, by its stages."""
-    if active.sends_each or active.state.capabilities.max_together < 2 or len(due) < 2:
+    if active.state.capabilities.max_together < 2 or len(due) < 2 or not active.may_send_together:
         return {}
     if not isinstance(active.backend, SubmitsTogether):
         return {}
     groups: dict[Hashable, list[PlannedJob]] = {}
     for job in due:
-        if (kind := _kind(active, job, choices)) is not None:
+        if (kind := _kind(active, active.backend, job, choices)) is not None:
             groups.setdefault(kind, []).append(job)
     return {job.stages: group for group in groups.values() if len(group) > 1 for job in group}
 
 
-def _kind(active: Active, job: PlannedJob, choices: Mapping[str, Choice]) -> Hashable | None:
+def _kind(active: Active, backend: SubmitsTogether, job: PlannedJob, choices: Mapping[str, Choice]) -> Hashable | None:
     """Return a key that jobs with equal requests share; None for a job that goes by itself."""
     state, name = active.state, job.stages[0]
     view = state.stages[name]
@@ -51,20 +44,20 @@ def _kind(active: Active, job: PlannedJob, choices: Mapping[str, Choice]) -> Has
         return None
     if view.resubmissions or view.attempts or state.units.of_stage(stage) is not state.units.whole:
         return None
-    if state.token_of(job.stages) in state.jobs.intents or _is_to_go_alone(stage, active.run.works_in):
+    if state.token_of(job.stages) in state.jobs.intents:
+        return None
+    if backend.goes_alone(stage.options, _texts_of(stage, active.run.works_in)):
         return None
     waits_for = tuple(sorted(before for before in stage.after if not state.stages[before].phase.is_settled))
     size = stage.cores, stage.nodes, stage.partition, stage.walltime_s, choices.get(name)
     return job.keep, waits_for, size, stage.request, stage.options, stage.secrets, tuple(asked(stage).values())
 
 
-def _is_to_go_alone(stage: Stage, folder: str) -> bool:
-    """Whether an element of an array would be something else, to a stage or its user, than a job by itself."""
+def _texts_of(stage: Stage, folder: str) -> Iterator[str]:
+    """Yield what a stage runs, as far as it is known."""
     from asa.spec.withheld import texts_of  # noqa: PLC0415 - loads pydantic, which most looks at a run do without
 
-    if _MAILS in map(name_of, stage.options):
-        return True
-    return any(_BY_NUMBER.search(text) for text in texts_of(stage, folder or None))
+    yield from texts_of(stage, folder or None)
 
 
 def submit_together(
@@ -74,7 +67,7 @@ def submit_together(
     assert isinstance(active.backend, SubmitsTogether)
     sent: list[tuple[str, ...]] = []
     for some in _batches(group, active.state.capabilities.max_together):
-        if active.sends_each or not can_submit(active, active.backend.now()):
+        if not (active.may_send_together and can_submit(active, active.backend.now())):
             break
         pairs = list(_equal(active, some, choices))
         if len(pairs) < 2:
@@ -88,9 +81,8 @@ def submit_together(
             )
         )
         attempts = {spec.token: active.attempts.at(job) for job, spec in pairs}
-        why = active.send_together(attempts, lambda: backend.submit_together([spec for _, spec in pairs]))  # noqa: B023
+        active.send_together(attempts, lambda: backend.submit_together([spec for _, spec in pairs]))  # noqa: B023
         sent += [job.stages for job, _ in pairs]
-        active.sends_each = bool(why)
     return sent
 
 

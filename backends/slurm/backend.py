@@ -43,7 +43,7 @@ from .pacing import Pacer
 from .preflight import SlurmPreflight
 from .resizing import can_resize
 from .states import ended_as, names_of
-from .together import Groups, TrackedMember
+from .together import Groups, TrackedMember, goes_alone, refuses_all
 from .tracking import TrackedJob
 from .writing import JobWriter, heeds
 
@@ -173,8 +173,20 @@ class SlurmBackend:
         self._accepted(job_id, self._to_keep(spec, name, passed), before_s, passed.kept, is_held=spec.held)
         return job_id
 
+    def goes_alone(self, options: Sequence[str], texts: Iterable[str]) -> bool:
+        """Tell whether a job is to be no element of an array; see `asa.backend.SubmitsTogether`, and `together`."""
+        return goes_alone(options, texts)
+
     def submit_together(self, specs: Sequence[JobSpec]) -> list[str]:
         """Submit jobs with equal requests as one job array; see `asa.backend.SubmitsTogether`, and `together`."""
+        try:
+            return self._submit_together(specs)
+        except SubmitRejectedError as error:
+            if refuses_all(error):
+                raise
+            raise SubmitDeferredError(error.message, where=error.where, hint=error.hint) from error
+
+    def _submit_together(self, specs: Sequence[JobSpec]) -> list[str]:
         first, names = specs[0], [job_name(spec.name, spec.token) for spec in specs]
         if len({spec.request_alone for spec in specs}) > 1 or first.request_alone is None:
             raise ValueError("these jobs do not ask for the same")
@@ -197,7 +209,11 @@ class SlurmBackend:
             array_id = self._link.submit(job)
         except SubmitRejectedError as error:
             self._home.confirm(self._is_at_home)
+            self._groups.forget(name)
             self._excuse(first, passed, error)
+            raise
+        except (SubmitDeferredError, UnavailableError):
+            self._groups.forget(name)
             raise
         self._check_number(array_id, names[0])
         self._home.submitted(array_id, self._to_keep(all_of_them, name, passed))

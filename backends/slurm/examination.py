@@ -16,11 +16,11 @@ from asa.core.owned import whose
 from asa.errors import AccessError, AsaError, BackendError, InputError
 from asa.units import format_duration
 
-from .link import SlurmAbout, SlurmLimits, SlurmLink, SlurmNode, SlurmPartition, SlurmRecord
+from .link import MEMBERS, SlurmAbout, SlurmLimits, SlurmLink, SlurmNode, SlurmPartition, SlurmRecord
 from .preflight import ENFORCED
 from .probe import Prober, Revelation
 from .settings import DEFAULT_POLL_S, RestSettings, SlurmSettings
-from .survey import age_accrues, capabilities, kills_invalid, partition_limits
+from .survey import USUAL_PLANNED, age_accrues, capabilities, kills_invalid, partition_limits, planned_together
 
 _LISTED_PARTITIONS = 8
 _LOOKED_AT = 4  # own jobs of a typical run, for timing a look
@@ -298,8 +298,23 @@ class Examiner:
         limits = {"MaxJobCount": "jobs at once", "MaxArraySize": "elements of an array"}
         if known := [f"{config[name]} {words}" for name, words in limits.items() if config.get(name)]:
             findings.add("Limits", f"the controller takes {', '.join(known)}")
+        self._planned_ahead(findings, config)
         findings.findings += self._settings.resizing_found(self._link.changeable, config)
         findings.settings |= self._settings.resizing_settings(config)
+
+    def _planned_ahead(self, findings: _Findings, config: Mapping[str, str]) -> None:
+        """Report that the scheduler plans ahead for few of the jobs that are submitted with one command."""
+        most = planned_together(config)
+        if most is None or MEMBERS not in self._link.changeable:
+            return
+        if most < min(self._settings.max_together, USUAL_PLANNED):
+            findings.add(
+                "Plans",
+                f"of jobs submitted with one command, Slurm plans ahead for {most} (bf_max_job_array_resv={most})",
+                "note",
+                "The others begin once there is room, but no place is kept for them: jobs behind them may be planned "
+                "there, and the starts that Slurm expects are too early. max_together = 1 submits each by itself.",
+            )
 
     @staticmethod
     def _privacy(findings: _Findings, config: Mapping[str, str]) -> None:

@@ -118,9 +118,11 @@ class SlurmFacility:
 
         return advice(reason)
 
-    def remedy(self, trouble: str) -> str:  # noqa: ARG002 - the port's signature
-        """Return what a user can do about a problem; with commands, the user can only wait."""
-        return ""
+    def remedy(self, trouble: str) -> str:
+        """Return what a user can do about a problem; empty if one can only wait."""
+        from .commands.refusals import remedy_of  # noqa: PLC0415 - as above
+
+        return remedy_of(trouble)
 
     def examine(self, *, probe: bool) -> Examination:
         """Examine the site, and find the best way to ask it; with `probe`, also submit a job that never runs."""

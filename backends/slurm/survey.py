@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
@@ -11,7 +12,11 @@ from asa.errors import InputError
 from .link import SlurmNode, SlurmPartition
 from .settings import SlurmSettings
 
+USUAL_PLANNED = 20
+"""Slurm's default of ``bf_max_job_array_resv``."""
+
 _UNKNOWN: Mapping[str, str] = {}
+_PLANNED = re.compile(r"\bbf_max_job_array_resv=(\d+)")
 
 
 def age_accrues(config: Mapping[str, str]) -> bool | None:
@@ -39,6 +44,21 @@ def kills_invalid(config: Mapping[str, str]) -> bool | None:
     """
     lists = [config[name] for name in ("DependencyParameters", "SchedulerParameters") if name in config]
     return any("kill_invalid_depend" in list_ for list_ in lists) if lists else None
+
+
+def planned_together(config: Mapping[str, str]) -> int | None:
+    """Return for how many waiting jobs of an array the backfill scheduler keeps places; None if that is not known.
+
+    Examples
+    --------
+    >>> settings = {"SchedulerType": "sched/backfill", "SchedulerParameters": "bf_continue,bf_max_job_array_resv=5"}
+    >>> planned_together(settings), planned_together({**settings, "SchedulerParameters": "(null)"})
+    (5, 20)
+    """
+    if not config.get("SchedulerType", "").endswith("backfill"):
+        return None
+    found = _PLANNED.search(config.get("SchedulerParameters", ""))
+    return int(found[1]) if found else USUAL_PLANNED
 
 
 def partition_limits(

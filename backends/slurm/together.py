@@ -16,13 +16,32 @@ from asa.backends.shell.marks import MarksFolder
 from asa.backend import JobState
 from asa.core import safe
 from asa.core.files import put, read_file
-from asa.errors import BackendError, UnavailableError
+from asa.core.patterns import pattern
+from asa.elements import NONE
+from asa.errors import BackendError, SubmitRejectedError, UnavailableError
+from asa.requests import name_of
 
 from .identity import comment_of, has_token, is_member, number_of, token_of
 from .link import IdentifiedJob, SlurmLink, SlurmRecord
 from .reasons import kind
 from .script import jobs_of
 from .tracking import VANISHED, TrackedJob
+
+# The element of an array that starts last has the array's number as its SLURM_JOB_ID: what these programs do or say by
+# that number is of all elements.
+_BY_NUMBER = pattern(r"\b(?:scontrol|scancel|squeue|sbatch|sacct|seff|sstat|sattach|strigger)\b")
+_MAILS = "mail-type"  # Slurm sends one mail for a whole array
+_NO_ARRAYS = "Invalid job array specification"  # the answer to any array where MaxArraySize is 0
+
+
+def goes_alone(options: Iterable[str], texts: Iterable[str]) -> bool:
+    """Whether an element of an array would be something else, to what it runs or to its user, than a job by itself."""
+    return _MAILS in map(name_of, options) or any(_BY_NUMBER.search(text) for text in texts)
+
+
+def refuses_all(error: SubmitRejectedError) -> bool:
+    """Whether the refusal of an array says that none is accepted here, rather than not this one."""
+    return _NO_ARRAYS in error.message
 
 
 class Groups:
@@ -66,6 +85,13 @@ class Groups:
                 hint="Nothing was submitted. Free disk space or fix the permissions; it is tried again.",
             ) from error
         self._note(name, jobs_of(script))
+
+    def forget(self, name: str) -> None:
+        """Forget an array that was certainly not submitted: no job will ever have its name."""
+        for member in self._members.pop(name, ()):
+            self._arrays.pop(member, None)
+        with suppress(OSError):  # its file then says what no job bears out
+            (self._folder / f"{name}.sh").unlink(missing_ok=True)
 
     def _note(self, name: str, members: Sequence[str]) -> None:
         self._members[name] = tuple(members)
@@ -169,6 +195,42 @@ class Groups:
         return self._link.cancel([replace(job, name="") if is_member(job.job_id) else job for job in jobs])
 
 
+def unclear(records: Iterable[SlurmRecord]) -> list[str]:
+    """Return the numbers of arrays of which one record is for elements that are held and others that are not.
+
+    Squeue 26.05 then lists all their reasons, and does not tell which is whose.
+    """
+    return sorted({record.array_id for record in records if record.is_array and _is_of_some(record.reason)})
+
+
+def _is_of_some(reason: str) -> bool:
+    kinds = {kind(one) for one in reason.split(",")}
+    return "held" in kinds and len(kinds) > 1
+
+
+def cleared_up(records: Iterable[SlurmRecord], told: Iterable[SlurmRecord]) -> list[SlurmRecord]:
+    """Return records, but those of some arrays as squeue tells of their elements one by one.
+
+    Those that have one number are one record to Slurm, and here.
+
+    Examples
+    --------
+    >>> from asa.elements import Elements
+    >>> told = [SlurmRecord(i, "a", "me", ("PENDING",), 1.0, array_id="2", elements=Elements.of([n])) for i, n in
+    ...     (("2", 0), ("5", 1), ("2", 2))]
+    >>> [(record.job_id, str(record.elements), record.is_array) for record in cleared_up([], told)]
+    [('2', '0,2', True), ('5', '1', False)]
+    """
+    joined: dict[str, SlurmRecord] = {}
+    for record in told:
+        known = joined.setdefault(record.job_id, record)
+        if known is not record:
+            both = (known.elements or NONE) | (record.elements or NONE)
+            joined[record.job_id] = replace(known, elements=both, is_array=known.end_s is None)
+    arrays = {record.array_id for record in joined.values()}
+    return [*(record for record in records if record.array_id not in arrays), *joined.values()]
+
+
 def _job_in(record: SlurmRecord, array_id: str, number: int, name: str) -> SlurmRecord:
     is_ours = has_token(record.comment, token_of(record.name))
     return replace(
@@ -177,6 +239,8 @@ def _job_in(record: SlurmRecord, array_id: str, number: int, name: str) -> Slurm
         name=name,
         comment=comment_of(token_of(name)) if is_ours else "",
         reason=_reason_of_each(record.reason),
+        # one time for all that wait: that of the last for which the scheduler has planned
+        expected_start_s=None if record.is_array else record.expected_start_s,
         is_array=False,
         array_id="",
         elements=None,

@@ -597,6 +597,74 @@ def test_how_an_update_fails(stderr, error):
     assert type(caught.value) is error
 
 
+def answering(answer):
+    """Make a link to a squeue: `answer` returns its result for its words; and the list of what it was asked."""
+    asked = []
+
+    def run(command, stdin, timeout_s):
+        if "squeue" not in command:
+            return Done(1, "", "Slurm accounting storage is disabled")
+        words = list(command[command.index("squeue") + 1 :])
+        asked.append(words)
+        return answer(words)
+
+    return CommandLink(run=run), asked
+
+
+def mark_in(words):
+    return re.match(r"JobID:0([^,]*),", words[words.index("-O") + 1])[1]
+
+
+def refusing(*options):
+    """Answer as a squeue that does not take some options."""
+
+    def answer(words):
+        if refused := [word for word in words if word.startswith(options)]:
+            return Done(
+                1, "", f"squeue: unrecognized option '{refused[0]}'\nTry \"squeue --help\" for more information\n"
+            )
+        return Done(0, squeue(mark_in(words), name="x.t1") + squeue(mark_in(words), job_id="8", name="y.t2"))
+
+    return answer
+
+
+def test_an_option_that_squeue_does_not_take_is_left_out_from_then_on():
+    link, asked = answering(refusing("--local", "--name"))
+    assert [*link.jobs(["7"])] == ["7"]
+    assert len(asked) == 2
+    assert [record.job_id for record in link.named(["y.t2"])] == ["8"]
+    assert [words.count("--local") for words in asked] == [1, 0, 0, 0]
+    assert [any(word.startswith("--name") for word in words) for words in asked] == [False, False, True, False]
+
+
+@pytest.mark.parametrize("ask", [lambda link: link.jobs(["7"]), lambda link: link.denies("7"), CommandLink.queue])
+def test_an_option_that_is_needed_and_not_taken_is_named_with_what_to_do(ask):
+    link, asked = answering(refusing("-O"))
+    with pytest.raises(UnavailableError, match="does not take the option -O: squeue: unrecognized option") as caught:
+        ask(link)
+    assert caught.value.where == "squeue"
+    assert "type -a squeue" in caught.value.hint
+    assert len(asked) == 1
+
+
+def test_which_of_several_is_held_is_asked_where_squeue_does_not_tell():
+    """As that of 26.05."""
+
+    def answer(words):
+        mark, shown = mark_in(words), {"State": "PENDING", "StartTime": "N/A", "EndTime": "N/A", "NodeList": ""}
+        if "-r" not in words:
+            each = [("2", "2_[0-2]", "Resources,JobHeldUser"), ("9", "9", "Priority")]
+        else:
+            each = [("2", "2_0", "Resources"), ("2", "2_2", "Resources"), ("5", "2_1", "JobHeldUser")]
+        return Done(0, "".join(squeue(mark, job_id=i, JobArrayID=n, Reason=why, **shown) for i, n, why in each))
+
+    link, asked = answering(answer)
+    told = {str(one.elements or one.job_id): (one.job_id, one.reason) for one in link.holders(["2", "9"])}
+    assert told == {"9": ("9", "Priority"), "0,2": ("2", "Resources"), "1": ("5", "JobHeldUser")}
+    assert len(asked) == 2
+    assert asked[1][asked[1].index("-r") :][:3] == ["-r", "-j", "2"]
+
+
 def test_an_update_is_one_command_and_another_for_the_hold():
     asked = []
 

@@ -6,7 +6,7 @@ import pytest
 from asa.backends.slurm import facility
 from asa.backends.slurm.examination import Examiner, _Findings, considerate_poll_s
 from asa.backends.slurm.facility import SlurmCommands, SlurmFacility, SlurmRest
-from asa.backends.slurm.link import SlurmAbout, SlurmLimits, SlurmPartition, SlurmRecord
+from asa.backends.slurm.link import MEMBERS, SlurmAbout, SlurmLimits, SlurmPartition, SlurmRecord
 from asa.backends.slurm.probe import Prober, clock_offset_s
 from asa.backends.slurm.settings import CommandSettings, RestSettings, check
 from asa.backends.slurm.survey import age_accrues, capabilities, kills_invalid
@@ -358,6 +358,32 @@ def test_how_large_arrays_may_be_is_set_or_told_or_as_usual(told, kept, arrays, 
 
 
 # ---------------------------------------------------------------------- findings
+
+
+@pytest.mark.parametrize(
+    ("parameters", "together", "is_told"),
+    [
+        ("bf_continue,bf_max_job_array_resv=5", 100, True),
+        ("bf_continue,bf_max_job_array_resv=5", 5, False),
+        ("bf_max_job_array_resv=20", 100, False),
+        ("(null)", 100, False),
+    ],
+)
+def test_a_scheduler_that_plans_for_few_of_many_alike_is_told(parameters, together, is_told):
+    link = ToldLink(changeable=frozenset({"nodes", MEMBERS}))
+    link.told_settings |= {"SchedulerType": "sched/backfill", "SchedulerParameters": parameters}
+    found = by_topic(examined(link, CommandSettings(max_together=together)))
+    assert ("Plans" in found) == is_told
+    if is_told:
+        assert "bf_max_job_array_resv=5" in found["Plans"].told
+        assert "max_together = 1" in found["Plans"].consequence
+
+
+def test_what_to_do_about_an_option_that_is_refused():
+    site = SlurmCommands()
+    refused = "squeue: does not take the option -O: squeue: unrecognized option '-O'"
+    assert "type -a squeue" in site.remedy(refused)
+    assert not site.remedy("squeue: no answer: slurm_load_jobs error: Unable to contact slurm controller")
 
 
 def test_a_good_site_is_told_as_one():

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from asa.backends.shell.marks import MarksFolder
@@ -10,8 +11,9 @@ from asa.backends.slurm.script import jobs_of
 from asa.backends.slurm.together import Groups
 from slurm_world import SITE, World
 
-from asa.elements import Elements
-from asa.errors import SubmitDeferredError, SubmitRejectedError, UnavailableError
+from asa.elements import Elements, parse_array
+from asa.errors import SubmitDeferredError, SubmitInDoubtError, SubmitRejectedError, UnavailableError
+from asa.exactly_once import AGAIN_S
 from asa.records import Cancelled, Deferred, StageEnded, Submitted
 from asa.runner import together
 from asa.runner.specs import spec_of
@@ -115,8 +117,79 @@ def test_each_of_another_end_ends_its_own_stage(tmp_path):
     assert done == {"a", "b0", "b2"}
 
 
-@pytest.mark.parametrize("error", [SubmitRejectedError("no arrays"), SubmitDeferredError("too many")])
-def test_those_that_are_refused_together_are_asked_for_one_by_one(tmp_path, error):
+def fans(count=3, pause_s=20):
+    """Make as many fans of four as there are letters, one after the other."""
+    stages, before = [], ()
+    for letter in "abcdef"[:count]:
+        names = [f"{letter}{n}" for n in range(4)]
+        asked = {"cores": 2, "walltime_s": 600.0, "after": before}
+        stages += [Stage(name, command=f"sleep {pause_s}", **asked) for name in names]
+        before = tuple(names)
+    return tuple(stages)
+
+
+NO_ARRAYS = SubmitRejectedError("Slurm refuses it: Invalid job array specification")
+
+
+@pytest.mark.parametrize(
+    ("error", "refuses", "tried"),
+    [
+        (SubmitDeferredError("too many"), 1, [4, 4, 4]),  # a limit on jobs in the queue passes
+        (SubmitRejectedError("Slurm refuses it: Invalid qos"), 1, [4, 4, 4]),  # this request is refused, not arrays
+        (NO_ARRAYS, 3, [4]),  # none is accepted here
+    ],
+)
+def test_those_that_are_refused_together_go_one_by_one_and_later_ones_as_the_refusal_says(
+    tmp_path, error, refuses, tried
+):
+    here = world(tmp_path, fans(), strategy="per-stage")
+    accepts, arrays = here.link.submit, []
+
+    def submit(job):
+        if job.array:
+            arrays.append(parse_array(job.array).elements)
+            if len(arrays) <= refuses:
+                raise error
+        return accepts(job)
+
+    here.link.submit = submit
+    result = here.drive()
+    assert result.outcome == "completed"
+    assert [len(elements) for elements in arrays] == tried
+    assert len([record for record in result.records if isinstance(record, Deferred)]) == 4
+    accepted = len(tried) - 1
+    assert len(here.link.submitted) == accepted + 4 * (3 - accepted)
+
+
+def test_as_long_as_they_are_refused_together_pauses_grow(tmp_path):
+    here = world(tmp_path, fans(6, pause_s=4), strategy="per-stage")
+    accepts, refused_s = here.link.submit, []
+
+    def submit(job):
+        if job.array:
+            refused_s.append(here.clock())
+            raise SubmitDeferredError("too many")
+        return accepts(job)
+
+    here.link.submit = submit
+    assert here.drive().outcome == "completed"
+    assert len(here.link.submitted) == 24, "each by itself"
+    assert 1 < len(refused_s) < 6, "some fans are due within the pause"
+    pauses_s = [later_s - earlier_s for earlier_s, later_s in pairwise(refused_s)]
+    assert all(pause_s >= least_s for pause_s, least_s in zip(pauses_s, AGAIN_S, strict=False)), pauses_s
+
+
+@pytest.mark.parametrize(
+    ("error", "left"),
+    [
+        (SubmitRejectedError("no"), 0),
+        (SubmitDeferredError("not now"), 0),
+        (UnavailableError("away"), 0),
+        (SubmitInDoubtError("the answer was lost"), 1),
+    ],
+)
+def test_the_script_of_an_array_is_kept_as_long_as_there_may_be_one(tmp_path, error, left):
+    """It goes with the run's folder, or at once if no array can have that name."""
     here = world(tmp_path)
     accepts = here.link.submit
 
@@ -126,10 +199,10 @@ def test_those_that_are_refused_together_are_asked_for_one_by_one(tmp_path, erro
         return accepts(job)
 
     here.link.submit = submit
-    result = here.drive()
-    assert result.outcome == "completed"
-    assert len(here.link.submitted) == 8
-    assert len([record for record in result.records if isinstance(record, Deferred)]) == 6
+    assert here.drive().outcome == "completed"
+    assert len([*here.folder.path.glob("groups/*.sh")]) == left
+    asked = here.connect(here.folder)._groups._also_arrays({"flow_b0.abcd12345678-2-0"})
+    assert len(asked) == 1 + left, "no array is looked for that there never was"
 
 
 def test_one_that_was_refused_with_others_is_found_by_itself(tmp_path):
@@ -294,6 +367,15 @@ def test_that_some_are_held_is_not_said_of_each(tmp_path, listed, of_each):
     """Squeue 26.05 lists the reasons of all that wait."""
     made, _ = groups(tmp_path, replace(WHOLE, elements=Elements.of(range(3)), reason=listed))
     assert {record.reason for record in made.jobs(["12_0", "12_1", "12_2"]).values()} == {of_each}
+
+
+def test_one_expected_start_of_many_is_said_of_none(tmp_path):
+    """It is that of the last for which Slurm has planned."""
+    one = replace(WHOLE, job_id="14", is_array=False, elements=Elements.of([1]), expected_start_s=50.0)
+    rest = replace(WHOLE, elements=Elements.of([0, 2]), expected_start_s=90.0)
+    made, _ = groups(tmp_path, one, rest)
+    shown = made.jobs(["12_0", "12_1", "12_2"])
+    assert [shown[f"12_{n}"].expected_start_s for n in range(3)] == [None, 50.0, None]
 
 
 def test_a_number_that_is_now_another_s_is_no_job_of_ours(tmp_path):

@@ -3,9 +3,13 @@
 import json
 import os
 import subprocess
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from asa.backends.slurm.backend import JobDefaults, SlurmBackend
+from asa.backends.slurm.commands import CommandLink
 from forked import ASA, asa
 from slurm_runs import SlurmRun, stage
 from slurm_testbed import NEWEST, OLDEST, Testbed, make_home, missing, until
@@ -99,3 +103,61 @@ def test_stages_that_are_too_many_together_are_asked_for_one_by_one(strict):
     until(lambda: not run.left(), what="that no job is left")
     run.check()
     assert not any("_" in job["JobId"] for jobs in run.jobs().values() for job in jobs)
+
+
+def arrays_of(run):
+    """Count the jobs of each of Slurm's arrays of a run."""
+    ids = (job["JobId"].split("_") for jobs in run.jobs().values() for job in jobs)
+    return Counter(parts[0] for parts in ids if len(parts) > 1)
+
+
+@pytest.mark.full
+@pytest.mark.slurm
+def test_once_a_limit_has_passed_stages_go_together_again(strict):
+    first = [stage(name, "", "while [ ! -e go ]; do sleep 0.2; done") for name in "ab"]
+    run = SlurmRun(strict, [*first, *(stage(name, "ab", "true") for name in "cdef")], link="commands")
+    client = run.client()
+    until(lambda: [*run.jobs()] == ["a"], what="one job, as the limit allows")
+    strict.run_as_root("sacctmgr", "-i", "modify", "user", strict.user, "set", "MaxSubmitJobs=-1")
+    until(lambda: {*"ab"} <= run.jobs().keys(), what="the other job, as nothing limits it now")
+    (run.place / "go").touch()
+    assert client.result().outcome == "completed"
+    until(lambda: not run.left(), what="that no job is left")
+    run.check()
+    assert [*arrays_of(run).values()] == [4]
+
+
+@pytest.fixture(params=[OLDEST, NEWEST])
+def without_arrays(request):
+    """Yield a cluster that takes no job arrays."""
+    if reason := missing(request.param):
+        pytest.skip(reason)
+    testbed = Testbed(Path(f"/tmp/asa-{os.getpid()}-plain"), release=request.param, conf="MaxArraySize=0\n")
+    try:
+        yield testbed.start()
+    finally:
+        testbed.stop()
+
+
+@pytest.mark.full
+@pytest.mark.slurm
+@pytest.mark.parametrize("is_known", [True, False])
+def test_where_slurm_takes_no_arrays_that_is_asked_once_at_most(without_arrays, is_known):
+    """A client that does not know the site's MaxArraySize learns it from the first refusal."""
+    slurm = without_arrays
+    run = SlurmRun(
+        slurm, [*(stage(n, "", "true") for n in "ab"), *(stage(n, "ab", "true") for n in "cd")], link="commands"
+    )
+
+    def unknowing(sleep):
+        site = replace(run.plan.capabilities, max_together=100)
+        return SlurmBackend(
+            CommandLink(prefix=slurm.prefix), run.folder.path, site, defaults=JobDefaults(folder=run.place), sleep=sleep
+        )
+
+    client = run.client() if is_known else run.client(connect=unknowing)
+    assert client.result().outcome == "completed"
+    until(lambda: not run.left(), what="that no job is left")
+    run.check()
+    assert not arrays_of(run)
+    assert client._backend._link.calls["submit"] == (4 if is_known else 5)

@@ -27,6 +27,7 @@ from ..link import (
     SlurmRecord,
 )
 from ..resizing import MORE_NODES
+from ..together import cleared_up, unclear
 from ..words import minutes
 from . import process, refusals
 from .allocation import accepted_as, as_sbatch, salloc
@@ -63,6 +64,8 @@ _MAX_IDS: Final = 1000  # upper bound for one command; for more, squeue is asked
 # upper bound of the characters in a list on a command line; systems accept 128 kB for an argument
 _MAX_LIST: Final = 30_000
 _MAX_ESTIMATE_S: Final = 10.0  # for an estimate, which a submission waits for but does not need
+# options without which an answer of squeue is as good: it takes longer, or has more jobs, which are left out here
+_DISPENSABLE: Final = frozenset({"--local", "--name"})
 _JOB_ID = re.compile(r"[0-9]+")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._+-]+")
 _VERSION = re.compile(r"(?<!\d)\d++\.\d+[\w.-]*")
@@ -115,6 +118,7 @@ class CommandLink:
         self._clock = clock
         self._remote_shell = remote_shell
         self._has_accounting = False  # whether sacct has answered: its absence is then a temporary fault
+        self._refused: set[str] = set()  # options that the squeue here does not take, and that are left out
 
     def about(self) -> SlurmAbout:
         """Return which cluster answers; runs up to two commands."""
@@ -362,7 +366,15 @@ class CommandLink:
         done = self._squeue(method, form, *which, mine=True)
         if len(wanted) == 1 and refusals.is_unknown_job(done):  # with several numbers, squeue leaves unknown ones out
             return
-        yield from _understood(form, done)
+        yield from self._told_apart(method, list(_understood(form, done)))
+
+    def _told_apart(self, method: str, records: Sequence[SlurmRecord]) -> Sequence[SlurmRecord]:
+        """Return records; where squeue does not tell which jobs are held, as it tells of them one by one."""
+        if not (numbers := unclear(records)):
+            return records
+        form = QueueFormat()
+        done = self._squeue(method, form, "-r", "-j", ",".join(numbers), mine=True)
+        return records if done.returncode else cleared_up(records, form.read(_whole(form, done, "squeue")))
 
     def _recorded(self, method: str, wanted: Collection[str]) -> list[SlurmRecord]:
         """Ask accounting for this user's jobs with the given numbers, up to a thousand with one command."""
@@ -371,9 +383,16 @@ class CommandLink:
         return [record for some in portions for record in self._records(method, "-j", ",".join(some))]
 
     def _squeue(self, method: str, form: QueueFormat, *options: str, mine: bool) -> Done:
+        """Run squeue; an option that it refuses and that can be done without is left out from then on."""
         # without --local, squeue first asks whether there is a federation
-        command = clean("squeue", "--local", "-h", "-a", "-t", "all", "-O", form.option, *options)
-        return self._ask(method, as_this_user(command) if mine else command)
+        words = ["--local", "-h", "-a", "-t", "all", "-O", form.option, *options]
+        command = clean("squeue", *(word for word in words if word.partition("=")[0] not in self._refused))
+        done = self._ask(method, as_this_user(command) if mine else command)
+        refused = refusals.refused_option(done)
+        if refused in _DISPENSABLE - self._refused:
+            self._refused.add(refused)
+            return self._squeue(method, form, *options, mine=mine)
+        return done
 
     def _records(self, method: str, *options: str) -> list[SlurmRecord]:
         form = RecordFormat()

@@ -46,8 +46,15 @@ _UNKNOWN_JOB = ("Invalid job id",)
 _ENDED = ("Job/step already completing or completed", "Job has already finished")
 _NO_ACCOUNTING = ("accounting storage is disabled", "Access/permission denied", "You are not running a supported")
 _LAST_SIGNAL = 128 + 64
+_TAKES_NOT = ": does not take the option "
 _MAX_WORDS = 1000
 _COMMANDS_HINT = "Slurm's commands must be found where they run: on a login node, with the site's module loaded."
+# as getopt of the GNU, musl and BSD C libraries says it
+_NO_OPTION = re.compile(r"(?m)^\S+: (?:unrecognized|unknown|invalid|illegal) option(?:: | -- | )'?(?P<option>[^'\s]+)")
+_OPTION_HINT = (
+    "asa needs that option, which Slurm has had since 20.02. A program of the site may stand before Slurm's: look with "
+    "type -a {program} and {program} --version, put Slurm's own first in PATH, or ask the site's staff."
+)
 _NO_CONFIGURATION = ("Could not establish a configuration source",)
 _BARE_HINT = "Slurm's commands are installed, but know no cluster: load the site's module, or set SLURM_CONF."
 _DOWN_HINT = "Slurm's controller may be down, or out of reach, for now."
@@ -76,6 +83,36 @@ def has_no_accounting(done: Done) -> bool:
     return _says(done, _NO_ACCOUNTING) or (_is_not_there(done) and not _is_away(done))
 
 
+def refused_option(done: Done) -> str:
+    """Return the option, as it is typed, that a command does not take and has therefore done nothing; empty if none.
+
+    Examples
+    --------
+    >>> [refused_option(Done(1, "", f"squeue: {text}")) for text in
+    ...     ("unrecognized option '--local'", "invalid option -- 'O'", "error: Invalid user: ada")]
+    ['--local', '-O', '']
+    """
+    found = _NO_OPTION.search(done.stderr) if done.returncode else None
+    if found is None:
+        return ""
+    option = found["option"].partition("=")[0]
+    return option if option.startswith("-") else f"-{option}" if len(option) == 1 else f"--{option}"
+
+
+def remedy_of(trouble: str) -> str:
+    """Return what a user can do about a trouble that is more than waiting; empty if nothing.
+
+    Examples
+    --------
+    >>> remedy_of("squeue: does not take the option -O: squeue: invalid option -- 'O'").partition(".")[0]
+    'asa needs that option, which Slurm has had since 20'
+    >>> remedy_of("squeue: no answer")
+    ''
+    """
+    program, is_refused, _ = trouble.partition(_TAKES_NOT)
+    return _OPTION_HINT.format(program=program.rpartition(" ")[2]) if is_refused else ""
+
+
 def not_started(program: str, error: OSError) -> UnavailableError:
     """Return the error for a command, or the first command of its prefix, that could not be started."""
     return UnavailableError(f"cannot be run: {error.strerror or error}", where=program, hint=_COMMANDS_HINT)
@@ -87,6 +124,9 @@ def reading_failed(program: str, done: Done) -> UnavailableError:
         return UnavailableError(f"cannot be run: {words(done)}", where=program, hint=_COMMANDS_HINT)
     if _says(done, _NO_ACCESS):
         return AccessError(f"lets nobody in: {words(done)}", where=program)
+    if option := refused_option(done):
+        hint = _OPTION_HINT.format(program=program)
+        return UnavailableError(f"does not take the option {option}: {words(done)}", where=program, hint=hint)
     no_answer = UnavailableError(f"no answer: {words(done)}", where=program, hint=_DOWN_HINT)
     return no_configuration(program, done) or no_answer
 
