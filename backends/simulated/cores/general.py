@@ -126,7 +126,7 @@ class GeneralCore:
         self._each = {"demand": len(capacity), "bookings": 0}  # numbers that a job has of these
         if self._s[k.BACKFILL] == k.CONSERVATIVE:
             self._each["bookings"] = k.BOOKING
-            self._arrays["kinds"] = np.zeros(len(capacity) * k.MAGNITUDES**2 * 2, dtype=np.int64)
+            self._arrays["kinds"] = np.zeros(len(capacity) * k.MAGNITUDES * profile.ROW, dtype=np.int64)
         self._grow()
         for name in ("start", "end", "plan"):
             self._arrays[name][:rows] = UNSTARTED

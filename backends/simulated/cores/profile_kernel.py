@@ -13,7 +13,8 @@ enough:
 - ``HOLE``: they may fit between reservations. For a job of some width, a hole is a time around what was given back in
   which that many are idle. Widths and durations are compared by their magnitudes, powers of two. Jobs of one pool (the
   first they ask for) and of the same two magnitudes are a kind, of which there is a list, and an upper bound of the
-  latest hole that one of them may fit, which begins at its reservation's begin less its request.
+  latest hole that one of them may fit, which begins at its reservation's begin less its request. What is given back
+  makes no hole for jobs that are no wider than what was idle there before.
 """
 
 from __future__ import annotations
@@ -45,8 +46,11 @@ NOBODY = -1
 # whose reservations begin at it, and what is idle of each pool
 TIME, AFTER, BEFORE, USES, THERE, IDLE = range(6)
 # a booking: the points at which it begins and ends; its neighbours among those that begin at the same point, and among
-# those of its kind; its kind; and why it may begin earlier, in a hole since when, and a point at or before that
+# those of its kind; its kind; and why it may begin earlier: if in a hole, the first of the times at which something was
+# given back for it, the point there, and the end of the last of these times
 OPENS, CLOSES, NEXT_THERE, _, NEXT_ALIKE, _, KIND, EARLIER, SINCE, FROM, UNTIL = range(11)
+# a row, for kinds of the same width: the sum of the least durations of those of which a job may wait, and these kinds
+ROW = 1 + 2 * MAGNITUDES
 # a kind of booking: the first of those whose job waits, and an upper bound of the latest hole that one may fit
 FIRST, LATEST = range(2)
 SLIDE, HOLE = 1, 2
@@ -84,8 +88,10 @@ def reset(s: Any, p: Any, running: Any, expected: Any, free: Any) -> None:
             p.bookings[At(job * BOOKING + CLOSES)] = last
     points[At(last + AFTER)] = NOBODY
     s[HEAD], s[POINTS], s[SPARE] = 0, last + IDLE + pools, NOBODY
-    for kind in range(0, len(p.kinds), 2):
-        p.kinds[At(kind + FIRST)], p.kinds[At(kind + LATEST)] = NOBODY, -NEVER
+    for row in range(0, len(p.kinds), ROW):
+        p.kinds[At(row)] = 0
+        for kind in range(row + 1, row + ROW, 2):
+            p.kinds[At(kind + FIRST)], p.kinds[At(kind + LATEST)] = NOBODY, -NEVER
 
 
 @kernel
@@ -216,7 +222,9 @@ def reserve(s: Any, p: Any, job: int) -> None:
     pool = 0
     while pool < pools - 1 and p.demand[At(job * pools + pool)] == 0:
         pool += 1
-    kind = _kind(pool, _magnitude(p.demand[At(job * pools + pool)])) + 2 * _magnitude(p.request[At(job)])
+    row, lasts = _row(pool, _magnitude(p.demand[At(job * pools + pool)])), _magnitude(p.request[At(job)])
+    p.kinds[At(row)] |= 1 << lasts
+    kind = row + 1 + 2 * lasts
     p.bookings[At(booking + KIND)], p.bookings[At(booking + EARLIER)] = kind, 0
     shorter, other = NOBODY, p.kinds[At(kind + FIRST)]
     while other != NOBODY and p.request[At(other)] < p.request[At(job)]:
@@ -238,17 +246,9 @@ def replan(s: Any, p: Any, job: int) -> None:
     while previous != NOBODY and fits(p.demand, points, job, previous + IDLE, pools):
         first = previous
         previous = points[At(first + BEFORE)]
-    since = max(p.bookings[At(booking + SINCE)], s[NOW])
-    until = min(p.bookings[At(booking + UNTIL)], p.plan[At(job)] - p.request[At(job)] + 1)
-    if why & HOLE and since < until:
-        known, point = p.bookings[At(booking + FROM)], s[HEAD]
-        if since > s[NOW]:
-            point = known if s[NOW] <= points[At(known + TIME)] <= since else old_first  # if it is not past, nor gone
-        while points[At(point + TIME)] > since:
-            point = points[At(point + BEFORE)]
-        hole = earliest(p, job, point, since, until, pools)
-        if hole != NOBODY:
-            first = hole
+    hole = _earliest_hole(s, p, job) if why & HOLE else NOBODY
+    if hole != NOBODY:
+        first = hole
     if first == old_first:
         return
     _unlink(points, old_first + THERE, p.bookings, job, NEXT_THERE)
@@ -263,6 +263,23 @@ def replan(s: Any, p: Any, job: int) -> None:
     give_back(p, job, back_from, old_last, pools)
     _release(s, points, old_first)
     _release(s, points, old_last)
+
+
+@kernel
+def _earliest_hole(s: Any, p: Any, job: int) -> int:
+    """Return from which point a job fits for its whole request, in the earliest of the holes that it is marked for."""
+    booking, points, pools = job * BOOKING, p.points, s[POOLS]
+    since, until = p.bookings[At(booking + SINCE)], p.bookings[At(booking + UNTIL)]
+    known, point = p.bookings[At(booking + FROM)], s[HEAD]
+    if since > s[NOW]:
+        gone = not s[NOW] <= points[At(known + TIME)] <= since
+        point = p.bookings[At(booking + OPENS)] if gone else known
+        while points[At(point + TIME)] > since:
+            point = points[At(point + BEFORE)]
+    while points[At(point + BEFORE)] != NOBODY and fits(p.demand, points, job, point + IDLE, pools):
+        point = points[At(point + BEFORE)]
+    until = min(until, p.plan[At(job)] - p.request[At(job)] + 1)
+    return int(earliest(p, job, point, points[At(point + TIME)], until, pools))
 
 
 @kernel
@@ -367,9 +384,9 @@ def _magnitude(number: int) -> int:
 
 
 @kernel
-def _kind(pool: int, width: int) -> int:
-    """Return the kind of the shortest jobs of a magnitude of width."""
-    return (pool * MAGNITUDES + width) * MAGNITUDES * 2
+def _row(pool: int, width: int) -> int:
+    """Return the row of a magnitude of width."""
+    return (pool * MAGNITUDES + width) * ROW
 
 
 @kernel
@@ -384,21 +401,32 @@ def give_back(p: Any, job: int, first: int, last: int, pools: int) -> None:
         while waiting != NOBODY:
             p.bookings[At(waiting * BOOKING + EARLIER)] |= SLIDE
             waiting = p.bookings[At(waiting * BOOKING + NEXT_THERE)]
-    for pool in range(pools):
+    later = False  # whether something of later pools is given back, too, which jobs of any width may have waited for
+    for pool in range(pools - 1, -1, -1):
+        given = p.demand[At(job * pools + pool)]
         point = first
         while point != last:
-            _look_for_holes(p, point, pool)
+            _look_for_holes(p, point, pool, 0 if later else points[At(point + IDLE + pool)] - given)
             point = points[At(point + AFTER)]
+        later = later or given > 0
 
 
 @kernel
-def _look_for_holes(p: Any, point: int, pool: int) -> None:
-    """Mark the jobs that may fit into a hole that has this point in it; the hole of narrower jobs has that of wider."""
-    points, field = p.points, IDLE + pool
+def _look_for_holes(p: Any, point: int, pool: int, before: int) -> None:
+    """Mark the jobs that may fit into a hole that has this point in it, but are wider than what was idle before.
+
+    The hole of narrower jobs has that of wider.
+    """
+    points, field, kinds = p.points, IDLE + pool, p.kinds
     left, right = point, points[At(point + AFTER)]
-    idle = points[At(point + field)]
-    for level in range(_magnitude(max(idle, 0)), -1, -1):
-        width = 1 << level
+    idle, narrowest = points[At(point + field)], max(before, 0) + 1
+    if idle < narrowest:
+        return
+    for level in range(_magnitude(idle), _magnitude(narrowest) - 1, -1):
+        row, width = _row(pool, level), max(1 << level, narrowest)
+        waiting = kinds[At(row)]
+        if waiting == 0:
+            continue
         previous = points[At(left + BEFORE)]
         while previous != NOBODY and points[At(previous + field)] >= width:
             left = previous
@@ -407,16 +435,21 @@ def _look_for_holes(p: Any, point: int, pool: int) -> None:
             right = points[At(right + AFTER)]
         since = points[At(left + TIME)]
         lasts = points[At(right + TIME)] - since if right != NOBODY else NEVER
-        row = _kind(pool, level)
-        for kind in range(row, row + 2 * _magnitude(lasts) + 2, 2):
-            if p.kinds[At(kind + LATEST)] >= since:
+        shortest = waiting & -waiting
+        while 0 < shortest <= lasts:
+            kind = row + 1 + 2 * _magnitude(shortest)
+            if kinds[At(kind + FIRST)] == NOBODY:
+                kinds[At(row)] ^= shortest
+            elif kinds[At(kind + LATEST)] >= since:
                 _mark(p, kind, pool, idle, lasts, point, left)
+            waiting ^= shortest
+            shortest = waiting & -waiting
 
 
 @kernel
 def _mark(p: Any, kind: int, pool: int, idle: int, lasts: int, point: int, left: int) -> None:
     """Mark the jobs of a kind that may fit into a hole, and tighten the bound of the latest hole."""
-    pools = len(p.kinds) // (2 * MAGNITUDES**2)
+    pools = len(p.kinds) // (MAGNITUDES * ROW)
     bound, hole, inside = -NEVER, p.points[At(left + TIME)], p.points[At(point + TIME)]
     after = p.points[At(point + AFTER)]
     until = p.points[At(after + TIME)] if after != NOBODY else NEVER
@@ -425,11 +458,10 @@ def _mark(p: Any, kind: int, pool: int, idle: int, lasts: int, point: int, left:
         plan, request, booking = p.plan[At(job)], p.request[At(job)], job * BOOKING
         bound = max(bound, plan - request)
         if plan - request >= hole and plan > inside and p.demand[At(job * pools + pool)] <= idle:
-            since = max(hole, inside - request + 1)
             if not p.bookings[At(booking + EARLIER)] & HOLE:
                 p.bookings[At(booking + UNTIL)] = 0
-            if not p.bookings[At(booking + EARLIER)] & HOLE or since < p.bookings[At(booking + SINCE)]:
-                p.bookings[At(booking + SINCE)], p.bookings[At(booking + FROM)] = since, left
+            if not p.bookings[At(booking + EARLIER)] & HOLE or inside < p.bookings[At(booking + SINCE)]:
+                p.bookings[At(booking + SINCE)], p.bookings[At(booking + FROM)] = inside, point
             p.bookings[At(booking + UNTIL)] = max(p.bookings[At(booking + UNTIL)], until)
             p.bookings[At(booking + EARLIER)] |= HOLE
         job = p.bookings[At(booking + NEXT_ALIKE)]
