@@ -66,6 +66,7 @@ class Testbed:
 
     `release` is one of `RELEASES`. `conf` is appended to slurm.conf. `containers`: of a tree, whether its jobs may make
     user namespaces. `binds`: of a tree, further folders of this computer that its jobs see.
+    `cluster`: its name. `joins`: another cluster with accounting of the same release, whose accounting it is in.
     """
 
     __test__ = False
@@ -79,6 +80,8 @@ class Testbed:
     containers: bool = False
     conf: str = ""
     binds: tuple = ()
+    cluster: str = "testbed"
+    joins: Path | None = None
     env: dict = field(default_factory=dict)
 
     def start(self):
@@ -210,7 +213,9 @@ class Testbed:
             "TB_DBD": "1" if self.accounting else "0",
             "TB_ACCRUE": "1" if self.accrue else "0",
             "TB_CONF": self.conf,
-            "TB_BIND": " ".join(self.binds),
+            "TB_BIND": " ".join([*self.binds, *([str(self.joins)] if self.joins else [])]),
+            "TB_CLUSTER": self.cluster,
+            "TB_JOIN": str(self.joins or ""),
             "TB_PIVOT": "1" if self.containers else "0",
             "TB_CHROOT": str(self.tree or ""),
         }

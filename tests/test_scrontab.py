@@ -101,7 +101,8 @@ def test_a_site_that_has_not_enabled_it_says_so(table):
 
 def test_no_program_or_another_backend_is_told(table, monkeypatch):
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    assert "scrontab" in scrontab.trouble(SlurmCommands())
+    assert scrontab.trouble(SlurmCommands()) == "there is no `scrontab` command here"
+    assert "no option for another cluster" in scrontab.trouble(SlurmCommands(cluster="small"))
     local = open_facility("local").facility
     assert "this backend" in scrontab.trouble(local)
     with pytest.raises(InputError, match="this backend"):

@@ -149,7 +149,7 @@ def plan(
         raise plugins.unknown_name("stage", explain, list(asked.workflow.order))
     is_bound = at_most is not None or deadline is not None  # then the site file's price is ignored
     price, price_of = price_given(price, "" if is_bound else asked.opened.price, asked.opened.file)
-    shown = replace(_looked(asked, {"price": price, "at-most": at_most, "deadline": deadline}), price_of=price_of)
+    shown = replace(looked(asked, {"price": price, "at-most": at_most, "deadline": deadline}), price_of=price_of)
     weighed = weigh(shown.outlook, explain, shown.aim) if explain is not None and shown.is_informed else None
     if output is Output.JSON:
         print_json(shown.as_dict(weighed))
@@ -163,7 +163,7 @@ def plan(
         _draw(shown, picture)
 
 
-def _looked(asked: AskedRun, wanted: Mapping[str, str | None]) -> _Shown:
+def looked(asked: AskedRun, wanted: Mapping[str, str | None]) -> _Shown:
     """Ask the strategy for its plan as of now."""
     from asa.report.frontier import candidates_of
     from asa.runner.outlook import forecast_of, jobs_by, read_only_bank, view_of

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +23,7 @@ from asa.cli.asked import (
     WidthOption,
     read_asked,
 )
-from asa.cli.completing import complete_estimators, complete_strategies, complete_workflows
+from asa.cli.completing import complete_estimators, complete_sites, complete_strategies, complete_workflows
 from asa.cli.detaching import (
     DetachByOption,
     DetachOption,
@@ -31,7 +32,7 @@ from asa.cli.detaching import (
     chosen_way,
     say_what_is_not_kept,
 )
-from asa.cli.doctor import BackendOption, SiteOption
+from asa.cli.doctor import BackendOption
 from asa.cli.given import FormerSetOption, Given, OptionsOption, ParamsOption
 from asa.cli.runs import (
     RunArgument,
@@ -44,6 +45,7 @@ from asa.cli.runs import (
     runs_folder,
     stage_of,
 )
+from asa.cli.several import one_of
 from asa.cli.terminal import write_notice
 from asa.core import plugins, temporary
 from asa.core.options import Output, OutputOption
@@ -75,6 +77,17 @@ OneAtATimeOption = Annotated[
         "knows no waits.",
     ),
 ]
+SitesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--site",
+        help="A site file, by its name or its path. Several, with commas between them: the one where the workflow is "
+        "forecast to end first.",
+        metavar="NAME|FILE",
+        autocompletion=complete_sites,
+        show_default=False,
+    ),
+]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing until the run ends.")]
 
 
@@ -87,7 +100,7 @@ def run(
         ),
     ],
     backend: BackendOption = None,
-    site: SiteOption = None,
+    site: SitesOption = None,
     parameters: ParamsOption = None,
     options: OptionsOption = None,
     either: FormerSetOption = None,
@@ -177,6 +190,21 @@ def run(
         backend, options = backend or (None if site else _OFFLINE), [*(options or []), "offline=yes"]
     forecast = Forecasting(estimator, bank, history, seed)
     given = Given(parameters, options, either)
+    site = one_of(
+        site,
+        partial(
+            read_asked,
+            workflow,
+            backend,
+            given=given,
+            cores=cores,
+            forecasting=forecast,
+            width=width,
+            only_look=True,
+            quiet=True,
+        ),
+        quiet=quiet,
+    )
     asked = read_asked(workflow, backend, site, given, cores, forecast, only_look=dry_run, quiet=quiet, width=width)
     runs_in = _checked_runs_folder(runs)
     chosen = at_price(strategy or asked.opened.strategy or _STRATEGY, asked.opened.price)

@@ -52,8 +52,8 @@ begin                b =   -            begin_time                asa | asa deci
 chdir                D =   -            current_working_directory key | Write `cd` into the command, or start asa in \
 that folder.
 cluster-constraint   - =   +            +                         alike
-clusters             M =   +            -                         target asa job | asa submits to the \
-cluster that it reaches: start it where that is this one (SLURM_CONF, modules).
+clusters             M =   +            -                         target asa job | A run is on one \
+cluster, which the setting `cluster` names: in a site file, or as --option cluster=NAME.
 comment              - =   -            +                         asa | Use the stage's key `comment`.
 consolidate-segments - -   +            flags@45                  switch
 constraint           C =   +            constraints               alike

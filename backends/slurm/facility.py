@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from asa.backend import Advice, Capabilities, Examination, JobSpec, PastRun
+from asa.backend import Advice, Capabilities, Examination, Finding, JobSpec, PastRun
 from asa.core import temporary
 from asa.errors import BackendError, InputError, TraceError
 from asa.history import JobHistory, read_history
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .rest import TokenSource
 
 _OFFLINE_CORES = 64  # cores per node, if not known
+_CLUSTERS = "SLURM_CLUSTERS"
 _TOKEN_VARIABLE = "SLURM_JWT"  # noqa: S105 - the name of one
 _SHUT_OUT = re.compile(r"not let us in|\btoken\b|authenticat", re.IGNORECASE)
 _AGE_UNKNOWN = (
@@ -276,6 +277,8 @@ class SlurmCommands(SlurmFacility):
 
     def __init__(self, **settings: Any) -> None:
         checked = check(CommandSettings, settings)
+        if not (checked.cluster or checked.prefix):
+            checked = checked.model_copy(update={"cluster": _cluster_of_variables()})
         self._offline_note = ""
         if checked.offline:
             self._offline_note = "Slurm is not asked, so that its partitions and limits are not known"
@@ -331,6 +334,24 @@ class SlurmCommands(SlurmFacility):
 
         scrontab.write(_command_link(self._commands), table)
 
+    def examine(self, *, probe: bool) -> Examination:
+        """Examine the site; see `SlurmFacility.examine`. Other clusters are named that the user may go to."""
+        examination = super().examine(probe=probe)
+        if not examination.observed.get("accounting"):
+            return examination
+        try:
+            others = sorted({*_command_link(self._commands).clusters()} - {self._system(self._open_link())})
+        except BackendError:
+            return examination
+        if not others:
+            return examination
+        then = (
+            f"`asa doctor --option cluster={others[0]} --save {others[0]}` makes a site of {others[0]}. "
+            "`asa run --site ONE,OTHER` goes to the site where the workflow is forecast to end first."
+        )
+        other = Finding("Other clusters", f"accounting also has {', '.join(others)}", "good", then)
+        return replace(examination, findings=(*examination.findings, other))
+
     @classmethod
     def found_here(cls) -> str:
         """Why this computer seems to belong to a Slurm site; empty if it does not."""
@@ -365,11 +386,24 @@ def _token(settings: RestSettings) -> TokenSource | None:
     return None
 
 
+def _cluster_of_variables() -> str:
+    """Return the cluster that the user's variables name for all of Slurm's commands.
+
+    Raises `InputError`: they name several.
+    """
+    names = os.environ.get(_CLUSTERS, "")
+    if "," in names or names == "all":
+        raise InputError(
+            f"names several clusters ({names})", where=_CLUSTERS, hint="Name one: --option cluster=NAME goes before it."
+        )
+    return names
+
+
 def _command_link(settings: CommandSettings) -> CommandLink:
     from .commands import CommandLink  # noqa: PLC0415 - needed only to run commands
 
     run = _run_nothing if settings.offline else None
-    return CommandLink(prefix=settings.prefix, timeout_s=settings.timeout, run=run)
+    return CommandLink(prefix=settings.prefix, timeout_s=settings.timeout, run=run, cluster=settings.cluster)
 
 
 def _run_nothing(command: Sequence[str], stdin: str, timeout_s: float) -> Done:  # noqa: ARG001 - as a runner

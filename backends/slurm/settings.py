@@ -233,12 +233,14 @@ class RestSettings(SlurmSettings):
 class CommandSettings(SlurmSettings):
     """Settings for Slurm's commands, besides those for any Slurm.
 
+    `cluster`: another cluster of the site's accounting, whose jobs these are, as with ``sbatch --clusters``.
     `scrontab_options`: options of sbatch for jobs in the user's scrontab, such as ``--qos=cron``, which take precedence
     over the other settings.
     `offline`: whether no command is run, to show without Slurm what would be submitted.
     """
 
     prefix: Words = ()
+    cluster: str = Field(default="", pattern=r"^[\w.-]*$")
     scrontab_options: Words = ()
     offline: bool = False
     timeout: Duration = 60.0

@@ -7,6 +7,7 @@ import shutil
 import signal
 import stat
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -14,16 +15,19 @@ from unittest.mock import Mock
 import pytest
 from asa.backends.slurm.commands import CommandLink, Done, process
 from asa.backends.slurm.commands.reading import QueueFormat, RecordFormat
+from asa.backends.slurm.facility import SlurmCommands
 from asa.backends.slurm.link import SlurmJob
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from slurm_fake_link import cancel, own
 from slurm_testbed import until
 
+from asa.backend import JobSpec
 from asa.errors import (
     AccessError,
     AsaError,
     BackendError,
+    InputError,
     JobNotFoundError,
     SubmitDeferredError,
     SubmitInDoubtError,
@@ -854,3 +858,66 @@ def test_half_a_script_is_not_submitted(tmp_path, shell, missing):
     with pytest.raises(UnavailableError, match="did not arrive whole"):
         link.submit(job)
     assert not (tmp_path / "came").exists()
+
+
+# --- another cluster -------------------------------------------------------------------------------------------------
+
+CALLS = {  # by program
+    "sbatch": [
+        lambda link: link.submit(JOB),
+        lambda link: link.test(JOB, 9.0),
+        lambda link: link.estimated_start_s(JOB),
+    ],
+    "salloc": [lambda link: link.allocate(JOB, 60.0)],
+    "squeue": [lambda link: link.jobs(["7"]), lambda link: link.queue(), lambda link: link.named({"x"})],
+    "sacct": [
+        lambda link: link.past(["7"]),
+        lambda link: link.accounting(0.0, 1.0),
+        lambda link: link.recorded({"x"}, 0),
+    ],
+    "scancel": [lambda link: cancel(link, own("7"))],
+    "scontrol": [
+        lambda link: link.settings(),
+        lambda link: link.nodes(),
+        lambda link: link.update(own("7"), held=True),
+    ],
+}
+
+
+@pytest.mark.parametrize("program", CALLS)
+def test_every_command_is_sent_to_the_cluster_that_is_named(program):
+    """By an option: sacct does not read the variable, which none may see that reads it."""
+    commands = []
+
+    def run(command, _stdin, _timeout_s):
+        commands.append(list(command))
+        return Done(1, "", "down")
+
+    for call in CALLS[program]:
+        for cluster in ("small", ""):
+            commands.clear()
+            with suppress(AsaError):
+                call(CommandLink(run=run, cluster=cluster))
+            ours = [command for command in commands if program in command]
+            assert ours
+            for command in ours:
+                at = command.index(program)
+                assert (command[at + 1 : at + 3] == ["-M", "small"]) is bool(cluster)
+                assert ["-u", "SLURM_CLUSTERS"] in [command[i : i + 2] for i in range(at)]
+
+
+def test_a_cluster_that_the_user_s_variable_names_is_meant_by_all_commands(monkeypatch, tmp_path):
+    monkeypatch.setenv("SLURM_CLUSTERS", "small")
+    shown = SlurmCommands(offline=True).connect(tmp_path).preview(JobSpec("a", 1, 60.0, "true"))
+    assert " -M small " in shown["command"]
+    shown = SlurmCommands(offline=True, cluster="big").connect(tmp_path).preview(JobSpec("a", 1, 60.0, "true"))
+    assert " -M big " in shown["command"]
+    assert (
+        " -M "
+        not in SlurmCommands(offline=True, prefix="sudo -u ada")
+        .connect(tmp_path)
+        .preview(JobSpec("a", 1, 60.0, "true"))["command"]
+    )
+    monkeypatch.setenv("SLURM_CLUSTERS", "big,small")
+    with pytest.raises(InputError, match="names several clusters"):
+        SlurmCommands()

@@ -168,7 +168,7 @@ def test_further_options_in_any_spelling(noting, text):
     ({"slurm_extra": "--mail-user 'ann"}, "Close its quotes"),
     ({"slurm_extra": "nice=5"}, "is no option of sbatch"),
     ({"slurm_extra": "--begin=now+1hour"}, "asa decides when a job may begin"),
-    ({"cluster": "there"}, "asa submits to the cluster that it reaches"),
+    ({"cluster": "there"}, "which the setting `cluster` names"),
 ])  # fmt: skip
 def test_what_cannot_be_had_is_refused_before_anything_is_submitted(noting, resources, words):
     """With what to do."""

@@ -50,6 +50,7 @@ from .writing import (
     as_this_user,
     clean,
     of_this_user,
+    on_cluster,
     program_of,
     sacctmgr,
     sbatch,
@@ -89,6 +90,7 @@ class CommandLink:
     for two minutes while Slurm has too many jobs: such a submission ends in doubt.
     `remote_shell`: whether a shell reads the command after the prefix, so that it must be quoted; by default true if
     the prefix begins with ``ssh``. It must be a Bourne shell.
+    `cluster`: name of another cluster of the site's accounting, on which everything happens; empty for the usual one.
 
     Examples
     --------
@@ -109,6 +111,7 @@ class CommandLink:
         run: Runner | None = None,
         clock: Callable[[], float] = time.time,
         remote_shell: bool | None = None,
+        cluster: str = "",
     ) -> None:
         self.calls: Counter[str] = Counter()
         self._prefix = tuple(prefix)
@@ -117,6 +120,7 @@ class CommandLink:
         self._is_here = run is None and not prefix
         self._clock = clock
         self._remote_shell = remote_shell
+        self._cluster = cluster
         self._has_accounting = False  # whether sacct has answered: its absence is then a temporary fault
         self._refused: set[str] = set()  # options that the squeue here does not take, and that are left out
 
@@ -182,7 +186,9 @@ class CommandLink:
             if self._is_here:
                 self.calls["submit"] += 1
                 environment = text[len(job.script) :]
-                done = submit_here(sbatch_command(job), job.script, environment, self._timeout_s)
+                done = submit_here(
+                    on_cluster(sbatch_command(job), self._cluster), job.script, environment, self._timeout_s
+                )
             else:
                 done = self._do("submit", command, text)
         except TimeoutError as error:
@@ -228,7 +234,8 @@ class CommandLink:
 
     def preview(self, job: SlurmJob) -> Mapping[str, str]:
         """Return the command that `submit` would run; its input is the script, then the variables."""
-        command = through(self._prefix, sbatch_command(job), remote_shell=self._remote_shell)
+        here = on_cluster(sbatch_command(job), self._cluster)
+        command = through(self._prefix, here, remote_shell=self._remote_shell)
         return {"command": shlex.join(command), "variables": " ".join(sorted(job.environment))}
 
     def jobs(self, job_ids: Collection[str]) -> dict[str, SlurmRecord]:
@@ -347,7 +354,17 @@ class CommandLink:
 
     def scrontab(self, *options: str, table: str = "") -> Done:
         """Ask for the user's table of recurring jobs, or change it; see `.scrontab`."""
+        if self._cluster:
+            raise BackendError(
+                "has no option for another cluster",
+                where="scrontab",
+                hint=f"Start asa on a login node of {self._cluster}, or use --detach-by timer, cron or job.",
+            )
         return self._ask("scrontab", clean("scrontab", *options), table)
+
+    def clusters(self) -> Sequence[str]:
+        """Return the clusters that accounting knows."""
+        return self._answer("clusters", clean("sacctmgr", "-n", "-P", "show", "cluster", "format=Cluster")).split()
 
     def close(self) -> None:
         """Do nothing: nothing is open."""
@@ -433,7 +450,7 @@ class CommandLink:
 
     def _do(self, method: str, command: Sequence[str], stdin: str = "", timeout_s: float = math.inf) -> Done:
         self.calls[method] += 1
-        whole = through(self._prefix, command, remote_shell=self._remote_shell)
+        whole = through(self._prefix, on_cluster(command, self._cluster), remote_shell=self._remote_shell)
         return self._run(whole, stdin, min(timeout_s, self._timeout_s))
 
     def _too_long(self, error: TimeoutError) -> str:

@@ -73,6 +73,11 @@ def is_unknown_job(done: Done) -> bool:
     return _says(done, _UNKNOWN_JOB)
 
 
+def is_missing(done: Done) -> bool:
+    """Whether there is no such program where it was to run."""
+    return _is_not_there(done)
+
+
 def has_ended(done: Done) -> bool:
     """Whether the job has already ended."""
     return _says(done, _ENDED)

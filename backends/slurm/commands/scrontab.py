@@ -65,6 +65,8 @@ def _is_line(text: str) -> bool:
 
 
 def _refused(done: Done) -> BackendError:
+    if refusals.is_missing(done):
+        return BackendError("there is no `scrontab` command here", where="scrontab", hint=_HINT)
     return BackendError(f"scrontab says {_words(done)!r}", where="scrontab", hint=_HINT)
 
 

@@ -43,6 +43,9 @@ _UNSET: Final[Mapping[str, Sequence[str]]] = {
     ),
 }  # fmt: skip
 
+_CLUSTERS: Final = "SLURM_CLUSTERS"  # which sacct does not read: with `CommandLink.cluster`, all commands agree
+_OF_ALL_CLUSTERS: Final = ("sacctmgr",)
+
 # sh reads the script up to its length, and leaves the environment after it to sbatch, as descriptor 3. So neither
 # appears in the list of processes or needs a file, and both pass through ssh. If a connection breaks, only a part of
 # the script may arrive; it is not submitted then.
@@ -55,11 +58,27 @@ _TWO_INPUTS = (
 
 def clean(program: str, *arguments: str) -> list[str]:
     """Return a command whose output does not depend on the user's settings; times are seconds since 1970."""
-    unset = [word for name in _UNSET[program] for word in ("-u", name)]
+    unset = [word for name in (*_UNSET[program], _CLUSTERS) for word in ("-u", name)]
     # without this length, a list of array elements is cut off; elements that differ have lines of their own, but not in
     # 26.05, which has no --array-unique either
     shown = ["SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0", *["SQUEUE_ARRAY_UNIQUE=1"] * (program == "squeue")]
     return ["env", *unset, "LC_ALL=C", *shown, program, *arguments]
+
+
+def on_cluster(command: Sequence[str], cluster: str) -> list[str]:
+    """Address a command to another cluster of the site's accounting; an empty name leaves it as it is.
+
+    ``SLURM_CLUSTERS`` would not do: sacct ignores it, and tells of the jobs with these numbers on the first cluster.
+
+    Examples
+    --------
+    >>> on_cluster(clean("sacct", "-X"), "big")[-4:]
+    ['sacct', '-M', 'big', '-X']
+    """
+    if not cluster or (program := program_of(command)) in _OF_ALL_CLUSTERS:
+        return [*command]
+    at = command.index(program) + 1
+    return [*command[:at], "-M", cluster, *command[at:]]
 
 
 def program_of(command: Sequence[str]) -> str:
