@@ -27,7 +27,7 @@ from asa.core.reading import OTHERS_BYTES
 from asa.elements import parse_array_of
 from asa.errors import InputError, OwnerError, StateError
 from asa.hosted.run import command_of
-from asa.hosted.settings import USUAL_RUNS, runs_folder
+from asa.hosted.settings import runs_folder
 from asa.job import text as job_text
 from asa.keepers import cron
 from asa.legs.running import Turn
@@ -595,6 +595,9 @@ def _create_usual(runs):
     return RunFolder.create(runs, planned(), is_usual=True).path
 
 
+USUAL_RUNS = Path(".snakemake/asa")
+
+
 def test_each_member_of_a_group_has_snakemakes_runs_in_its_project(accounts, project):
     usual = project / USUAL_RUNS
     accounts.stranger.mkdir(usual.parent, mode=0o2775)
@@ -603,12 +606,12 @@ def test_each_member_of_a_group_has_snakemakes_runs_in_its_project(accounts, pro
         own = accounts.victim.call(_create_hosted, cwd=project)
         assert own.parent == usual.with_name(f"{usual.name}-{accounts.victim.uid}")
     assert theirs.parent == accounts.stranger.call(_create_hosted, cwd=project).parent == usual
-    named = accounts.victim.call(runs_folder, Path("named"))
+    named = accounts.victim.call(runs_folder, Path("named"), USUAL_RUNS)
     assert named == Path("named")
 
 
 def _create_hosted():
-    return RunFolder.create(runs_folder(USUAL_RUNS).absolute(), planned()).path
+    return RunFolder.create(runs_folder(USUAL_RUNS, USUAL_RUNS).absolute(), planned()).path
 
 
 def test_ones_older_runs_in_the_folder_of_another_are_counted(accounts, project):

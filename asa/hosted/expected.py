@@ -28,12 +28,15 @@ class Expectations:
     `workflow`: the workflow's name in the bank.
     `site`: the site's rules.
     `default_s`: walltime of jobs with unknown run time.
+    `time_limit`, `option`: what the host calls the walltime of a job, and its option for `default_s`.
     """
 
     bank: Path | None
     workflow: str
     site: Capabilities
     default_s: float
+    time_limit: str
+    option: str
     _times: dict[str, list[RunTime]] = field(default_factory=dict, init=False)
     _known: dict[tuple[str, int], RunForecast | None] = field(default_factory=dict, init=False)
     _unknown: set[str] = field(default_factory=set, init=False)
@@ -90,8 +93,8 @@ class Expectations:
             parts.append(f"Run times learned from earlier runs: {_listed(self._learned)}.\n")
         if self._unknown:
             parts.append(
-                f"No `runtime`, and none learned yet: {_listed(self._unknown)}. "
-                f"Asked for: {format_duration(self.default_s)} each (--asa-walltime).\n"
+                f"No `{self.time_limit}`, and none learned yet: {_listed(self._unknown)}. "
+                f"Asked for: {format_duration(self.default_s)} each ({self.option}).\n"
             )
         return "".join(parts)
 

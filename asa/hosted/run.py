@@ -20,7 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import quote
 
-from asa.backend import Backend, Capabilities, JobSpec, Previewing
+from asa.backend import Backend, Capabilities, JobSpec, JobStatus, Previewing
 from asa.core import temporary
 from asa.core.files import in_words, open_file, put
 from asa.errors import AsaError, InputError, JournalError, RunError, SubmitRejectedError
@@ -30,6 +30,7 @@ from asa.hosted.outputs import Outputs
 from asa.runner.begin import Chosen, check_bank, check_text, choose_estimator
 from asa.runner.driver import drive
 from asa.runner.folder import RunFolder, RunPlan, list_runs
+from asa.runner.kinds.base import as_of_step
 from asa.runner.outlook import check_strategy
 from asa.runner.requests import CancelRequest, ClaimRequest, ClientRequest, CloseRequest, DropRequest, ExtendRequest
 from asa.runner.specs import spec_of
@@ -78,6 +79,8 @@ class Ending:
     `job_id`: of the job that ran it; empty if there was none.
     `log`: the file with that job's errors, if there is one.
     `may_come_again`: whether it failed and may be handed over again.
+    `end`: how that job ended, or its own step in it; None if there was none, or that is not known.
+    `walltime_s`: what that job asked for.
     """
 
     stage: str
@@ -86,6 +89,15 @@ class Ending:
     job_id: str = ""
     log: Path | None = None
     may_come_again: bool = False
+    end: JobStatus | None = None
+    walltime_s: float = 0.0
+
+    @property
+    def ran_s(self) -> float | None:
+        """How long its job ran; None if not known."""
+        if self.end is None or self.end.end_s is None or self.end.start_s is None:
+            return None
+        return max(self.end.end_s - (self.end.payload_start_s or self.end.start_s), 0.001)
 
 
 @dataclass(slots=True)
@@ -99,6 +111,7 @@ class _Shared:
     endings: list[Ending] = field(default_factory=list)  # not yet reported to the host
     trouble: BaseException | None = None  # the error that ended the driving thread
     jobs: dict[str, str] = field(default_factory=dict)  # the job ID of each such stage
+    began_s: dict[str, float] = field(default_factory=dict)  # by such stage that runs: since when, by `time.monotonic`
 
 
 class HostedRun:
@@ -183,6 +196,14 @@ class HostedRun:
         if names := tuple(stages):
             self._ask(DropRequest(self.folder.plan.name, names, reason))
 
+    def withdraw(self, stages: Iterable[str], reason: str) -> None:
+        """Cancel the jobs of stages although they were handed over, even if these run.
+
+        Each has an ending once its job is gone. Other stages of such a job are asked for again.
+        """
+        if names := tuple(stages):
+            self._ask(DropRequest(self.folder.plan.name, names, reason, even_claimed=True))
+
     def cancel(self, reason: str) -> None:
         """Cancel the run and all its jobs."""
         self._ask(CancelRequest(self.folder.plan.name, reason=reason))
@@ -202,6 +223,12 @@ class HostedRun:
         """Return the job ID of a stage that was handed over; empty while it has no job."""
         with self._shared.lock:
             return self._shared.jobs.get(stage, "")
+
+    def running(self) -> dict[str, float]:
+        """Return the stages that run of those that were handed over, and for how many seconds each has run."""
+        now_s = time.monotonic()
+        with self._shared.lock:
+            return {name: max(now_s - began_s, 0.0) for name, began_s in self._shared.began_s.items()}
 
     def end(self, timeout_s: float | None = _WIND_UP_S) -> bool:
         """Cancel jobs that were not handed over, and wait for the run's end; return whether it ended in time."""
@@ -283,9 +310,17 @@ class HostedRun:
         return taken
 
     def _on_pass(self, states: Sequence[RunState], backend: Backend, wake_s: float | None) -> None:  # noqa: ARG002
-        """Note for the host the stages that have ended according to the run."""
+        """Note for the host the stages that run, and those that have ended, according to the run."""
         self._hear_ends(states[0])
         self._look()
+        ahead_s = time.monotonic() - backend.now()
+        with self._shared.lock:
+            views = [states[0].stages[name] for name in self._shared.live]
+            self._shared.began_s = {
+                view.stage.name: view.started_s + ahead_s
+                for view in views
+                if view.phase is Phase.RUNNING and view.started_s is not None
+            }
 
     def _hear_ends(self, state: RunState) -> None:
         ended = []
@@ -294,6 +329,8 @@ class HostedRun:
             self._shared.jobs = {name: state.stages[name].job_id or "" for name in live}
         for name in live:
             phase = state.stages[name].phase
+            if phase is Phase.NOT_WANTED and state.outcome is None and self._has_job(state, name):
+                continue  # withdrawn: it ends with its job
             if phase is Phase.DONE:
                 ended.append(Ending(name, completed=True, job_id=state.stages[name].job_id or ""))
             elif phase in _FAILED_ONLY:
@@ -305,13 +342,27 @@ class HostedRun:
                 ended.append(self._failed(state, name, f"the run was {state.outcome}: {state.reason}"))
         self._tell(ended)
 
+    @staticmethod
+    def _has_job(state: RunState, name: str) -> bool:
+        return any(not job.status.state.is_final for job in state.jobs.of_stage(name))
+
     def _failed(self, state: RunState, name: str, reason: str) -> Ending:
         if not (of_it := state.jobs.of_stage(name)):
             return Ending(name, completed=False, reason=reason)
         last = of_it[-1]
         has_begun = last.status.start_s is not None
         log = self._outputs.errors_of(last.spec.token, last.step_of(name)) if has_begun else None
-        return Ending(name, completed=False, reason=reason, job_id=last.status.job_id, log=log)
+        end = as_of_step(last.status, next((step for step in last.status.steps if step.name == name), None))
+        is_over = last.status.state.is_final
+        return Ending(
+            name,
+            completed=False,
+            reason=reason,
+            job_id=last.status.job_id,
+            log=log,
+            end=end if is_over else None,
+            walltime_s=last.spec.walltime_s,
+        )
 
     def _look(self) -> None:
         """Note for the host the stages that have written their completion markers, before the client reads these."""

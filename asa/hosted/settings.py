@@ -11,15 +11,10 @@ from asa.estimators.store import default_folder
 from asa.runner.folder import own_runs
 from asa.sites import OpenedSite, open_facility
 
-USUAL_RUNS = Path(".snakemake/asa")
-"""Default folder of the runs that Snakemake hosts."""
-
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
-def open_batch_system(
-    backend: str | None, site: str | None, settings: Sequence[str], option: str = "--asa-option"
-) -> OpenedSite:
+def open_batch_system(backend: str | None, site: str | None, settings: Sequence[str], option: str) -> OpenedSite:
     """Open a batch system by the names of a backend and a site, with settings as ``key=value``; see `open_facility`.
 
     `option`: the option with which the user gave the settings.
@@ -44,22 +39,20 @@ def bank_folder(named: str | None) -> Path | None:
     return default_folder() if not named else Path(named).expanduser()
 
 
-def run_name(file: Path) -> str:
-    """Name a run after the project that contains the workflow's file.
+def run_name(name: str, otherwise: str) -> str:
+    """Return a name for a run after that of a project or a file; `otherwise`: if nothing of it can be written.
 
     Examples
     --------
-    >>> run_name(Path("/home/ann/rna-seq/workflow/Snakefile"))
-    'rna-seq'
+    >>> run_name("RNA seq!", "flow")
+    'RNA_seq'
     """
-    folder = file.absolute().parent
-    folder = folder.parent if folder.name == "workflow" else folder
-    return _UNSAFE.sub("_", folder.name)[:40].strip("._-") or "snakemake"
+    return _UNSAFE.sub("_", name)[:40].strip("._-") or otherwise
 
 
-def runs_folder(given: Path) -> Path:
-    """Return the folder of runs: the given one. If the usual one is another user's, a folder next to it.
+def runs_folder(given: Path, usual: Path) -> Path:
+    """Return the folder of runs: the given one. If it is the usual one and another user's, a folder next to it.
 
-    `given`: the user's choice.
+    `given`: the user's choice. `usual`: the host's default.
     """
-    return own_runs(given) if given == USUAL_RUNS else given
+    return own_runs(given) if given == usual else given

@@ -221,11 +221,15 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """The host of an open run no longer wants some stages, none of which it has handed over."""
+    """The host of an open run no longer wants some stages.
+
+    `even_claimed`: it may have handed them over, so that their jobs may run.
+    """
 
     stages: tuple[str, ...]
     reason: str
     at_s: float
+    even_claimed: bool = False
     kind: Literal["dropped"] = "dropped"
 
 

@@ -22,6 +22,7 @@ class Host:
     # of those, the failed ones, with how the last attempt ended
     attempts_failed: dict[str, str] = field(default_factory=dict)
     claimed_s: dict[str, float] = field(default_factory=dict)  # when stages were handed over, the last time
+    withdrawn: set[str] = field(default_factory=set)  # stages that it wants no more, though they were handed over
     unreleased: dict[str, None] = field(default_factory=dict)  # stages whose jobs may be waiting for their commands
     # by stage: the releases for which its jobs wait, each with the job's token
     releases: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
@@ -62,6 +63,9 @@ class Host:
         """Record that stages are no longer wanted."""
         for name in entry.stages:
             view = stages[name]
+            if name not in self.unclaimed and entry.even_claimed:
+                self.withdrawn.add(name)
+            self.repeatable.discard(name)
             self.unclaimed.pop(name, None)
             self.unreleased[name] = None
             stages.release(name)

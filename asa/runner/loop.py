@@ -518,9 +518,12 @@ def _carry_out_for_host(active: Active, request: ExtendRequest | ClaimRequest | 
         case ClaimRequest(stage=name, asked=asked, may_come_again=may_come_again, impossible=impossible_why):
             if name in state.host.unclaimed and not state.stages[name].phase.is_settled:
                 active.commit(Claimed(name, now, asked, may_come_again, impossible_why))
-        case DropRequest(stages=names, reason=reason):
-            if dropped := tuple(name for name in names if name in state.host.unclaimed):
-                active.commit(Dropped(dropped, reason, now))
+        case DropRequest(stages=names, reason=reason, even_claimed=even_claimed):
+            left = state.host.unclaimed
+            if dropped := tuple(
+                n for n in names if n in left or (even_claimed and not state.stages[n].phase.is_settled)
+            ):
+                active.commit(Dropped(dropped, reason, now, even_claimed))
         case CloseRequest():
             active.commit(Closed(now))
 

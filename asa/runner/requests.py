@@ -53,11 +53,15 @@ class ClaimRequest:
 
 @dataclass(frozen=True, slots=True)
 class DropRequest:
-    """Give back the jobs of stages that the host of an open run no longer wants."""
+    """Give back the jobs of stages that the host of an open run no longer wants.
+
+    `even_claimed`: also of stages that it has handed over.
+    """
 
     run: str
     stages: tuple[str, ...]
     reason: str
+    even_claimed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -227,9 +227,11 @@ class Units:
     # ------------------------------------------------------------------ useless jobs
 
     def why_lost(self, run: RunCourse, job: Job) -> str:
-        """Return why a job that has not begun its payload is useless; empty if it is not."""
-        if job.giving_up or job.status.payload_start_s is not None:
+        """Return why a job is useless that has not begun, or that its host took back; empty if it is not."""
+        if job.giving_up:
             return ""
+        if job.status.payload_start_s is not None:
+            return next((run.stages[name].reason for name in job.planned.stages if name in run.host.withdrawn), "")
         return self.why_useless(run, job) or why_stranded(run, job)
 
     def why_useless(self, run: RunCourse, job: Job) -> str:
@@ -298,7 +300,7 @@ def _cut_short_in_wave(
     """Decide what happens to stages side by side in a job: to each failed stage, and to the others."""
     status = job.status
     steps = {step.name: step for step in status.steps}
-    ends = {name: _as_of_step(status, steps.get(name)) for name in culprits}
+    ends = {name: as_of_step(status, steps.get(name)) for name in culprits}
     judged = culprits if status.state is not JobState.CANCELLED else ()
     fault = {name: node for name in judged if (node := run.nodes.moves(run.stages[name].stage, ends[name], job))}
     own = [name for name in culprits if name not in fault]
@@ -328,7 +330,7 @@ def _ends(job: Job) -> list[End]:
     return [job.status, *(reported.ended if reported is not None else ())]
 
 
-def _as_of_step(status: JobStatus, step: StepTimes | None) -> JobStatus:
+def as_of_step(status: JobStatus, step: StepTimes | None) -> JobStatus:
     """Return a job's end as the end of one of its steps, if that is known."""
     if step is None or (code := step.exit_code) is None:
         return status

@@ -5,14 +5,21 @@ Snakemake finds an executor by the name of a top-level module; this one is insta
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from snakemake_interface_executor_plugins.settings import CommonSettings, ExecutorSettingsBase
 
-from asa.hosted.settings import USUAL_RUNS
+from asa.hosted.options import OPTIONS
 
 from .executor import Executor
+from .reading import USUAL_RUNS
 
 __all__ = ["Executor", "ExecutorSettings", "common_settings"]
+
+
+def _about(name: str, **more: Any) -> dict[str, Any]:
+    """Return what Snakemake is to know of an option that all hosts have."""
+    return {"help": OPTIONS[name].help, "metavar": OPTIONS[name].metavar, **more}
 
 
 @dataclass
@@ -22,67 +29,15 @@ class ExecutorSettings(ExecutorSettingsBase):
     Snakemake takes the types of the options from the fields.
     """
 
-    strategy: str | None = field(
-        default=None,
-        metadata={
-            "help": "When allocations are asked for: asa-plan, asa, per-stage (each job once it is ready, as other "
-            "executors do), or another that `asa list` shows. [default: what the site says, else asa-plan]",
-            "metavar": "NAME",
-            "type": str,
-        },
-    )
-    backend: str | None = field(
-        default=None,
-        metadata={
-            "help": "The batch system: slurm-cli, slurm-rest, local or another that `asa list` shows. [default: found]",
-            "metavar": "NAME",
-            "type": str,
-        },
-    )
-    site: str | None = field(
-        default=None,
-        metadata={
-            "help": "Name or path of a site file, as `asa doctor --save NAME` writes it.",
-            "type": str,
-            "metavar": "SITE",
-        },
-    )
-    option: list[str] = field(
-        default_factory=list,
-        metadata={
-            "help": "Options of the batch system, as in `asa run --option`: account=project partition=batch",
-            "nargs": "+",
-            "metavar": "KEY=VALUE",
-        },
-    )
-    estimator: str = field(
-        default="auto",
-        metadata={"help": "Who predicts waits in the queue; `asa list` shows all.", "metavar": "NAME"},
-    )
-    bank: str | None = field(
-        default=None,
-        metadata={
-            "help": "Folder in which waits and run times are kept for later, or none. [default: $ASA_BANK, else asa's]",
-            "type": str,
-            "metavar": "DIR",
-        },
-    )
-    history: int = field(
-        default=2000,
-        metadata={"help": "Past jobs of everybody to learn from at the beginning.", "metavar": "JOBS"},
-    )
-    walltime: str = field(
-        default="1h",
-        metadata={
-            "help": "For how long a job may run of whose rule neither `runtime` says that, nor an earlier run or a "
-            "benchmark.",
-            "metavar": "TIME",
-        },
-    )
-    runs: Path = field(
-        default=USUAL_RUNS,
-        metadata={"help": "Folder of what asa keeps of the run; all nodes must see it.", "metavar": "DIR"},
-    )
+    strategy: str | None = field(default=None, metadata=_about("strategy", type=str))
+    backend: str | None = field(default=None, metadata=_about("backend", type=str))
+    site: str | None = field(default=None, metadata=_about("site", type=str))
+    option: list[str] = field(default_factory=list, metadata=_about("option", nargs="+"))
+    estimator: str = field(default=OPTIONS["estimator"].default, metadata=_about("estimator"))
+    bank: str | None = field(default=None, metadata=_about("bank", type=str))
+    history: int = field(default=OPTIONS["history"].default, metadata=_about("history"))
+    walltime: str = field(default=OPTIONS["walltime"].default, metadata=_about("walltime"))
+    runs: Path = field(default=USUAL_RUNS, metadata=_about("runs"))
 
 
 common_settings = CommonSettings(

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from asa.core.files import read_text
 from asa.hosted.expected import Expectations
 from asa.hosted.graph import HostJob
+from asa.hosted.settings import run_name
 from asa.requests import come_to
 from asa.workflow import Stage
 
 from .requests import RequestReader
 from .resources import JobResources
+
+USUAL_RUNS = Path(".snakemake/asa")
+"""Default folder of the runs."""
 
 _UNLIMITED = 1 << 31
 # what Snakemake prints when a rule begins, and once it has failed
@@ -162,3 +167,35 @@ def max_jobs(workflow: Any) -> int | None:
     """Return the upper bound of the jobs that Snakemake hands over at a time (``--jobs``); None for none."""
     nodes = workflow.resource_settings.nodes
     return int(nodes) if isinstance(nodes, int) and 0 < nodes < _UNLIMITED else None
+
+
+@dataclass(frozen=True, slots=True)
+class JobsAsk:
+    """What the jobs of a workflow ask for."""
+
+    dag: Any
+    requests: RequestReader
+
+    def stage(self, node: HostJob, name: str, command: str, *, after: tuple[str, ...], expected: Expectations) -> Stage:
+        """Return the stage of a job."""
+        return stage_of(node, name, command, after=after, expected=expected, requests=self.requests)
+
+    def measured(self) -> Iterator[tuple[str, int, float, float]]:
+        """Yield Snakemake's benchmarks."""
+        yield from benchmarks(self.dag)
+
+    def news(self) -> str:
+        """Return what the user should know of what is asked for, and does not know yet."""
+        return self.requests.news()
+
+
+def name_of_run(snakefile: Path) -> str:
+    """Name a run after the project that contains the workflow's file.
+
+    Examples
+    --------
+    >>> name_of_run(Path("/home/ann/rna-seq/workflow/Snakefile"))
+    'rna-seq'
+    """
+    folder = snakefile.absolute().parent
+    return run_name((folder.parent if folder.name == "workflow" else folder).name, "snakemake")

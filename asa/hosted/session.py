@@ -1,0 +1,261 @@
+"""One workflow of a host, from its first ready job to its end: what every host needs, whatever its graph is made of.
+
+A host reads its graph as `HostJob`s, says what the job of each asks for, and hands over commands. The rest is here: the
+run begins with the first ready job; jobs that are new, changed or no longer wanted are found; and its user is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from asa.backend import Capabilities
+from asa.hosted.expected import Expectations
+from asa.hosted.gained import gained
+from asa.hosted.graph import Graph, HostJob
+from asa.hosted.options import GivenOptions
+from asa.hosted.run import Ending, HostedRun, Settings, begin, command_of, never_start, wind_up
+from asa.hosted.settings import bank_folder, open_batch_system
+from asa.printable import printable
+from asa.sites import OpenedSite
+from asa.strategies.planned import at_price
+from asa.units import parse_duration
+from asa.workflow import Stage
+
+_Left = tuple[str, HostJob, tuple[str, ...]]  # a stage's name, its job, and the stages that it follows
+_Measured = Iterable[tuple[str, int, float, float]]  # see `Expectations.measured`
+
+
+@dataclass(frozen=True, slots=True)
+class HostTerms:
+    """What a host is called, and how its users say what asa's messages speak of.
+
+    `name`: of the host.
+    `option`: returns one of its options for asa, as ``walltime``, in its users' spelling.
+    `time_limit`: what a workflow writes to limit the time of a job.
+    `remedy`: what the user may do about a job that could never start.
+    """
+
+    name: str
+    option: Callable[[str], str]
+    time_limit: str
+    remedy: str
+
+
+class AsksFor(Protocol):
+    """A host's own reading of what its jobs ask for."""
+
+    def stage(self, node: HostJob, name: str, command: str, *, after: tuple[str, ...], expected: Expectations) -> Stage:
+        """Return the stage of a job."""
+        ...
+
+    def measured(self) -> _Measured:
+        """Return the host's own measurements of run times."""
+        ...
+
+    def news(self) -> str:
+        """Return a text for the user on what is read otherwise than written; empty if there is nothing new."""
+        ...
+
+
+@dataclass(slots=True)
+class HostSession:
+    """A workflow of a host; see the module's docstring.
+
+    `terms`: of the host.
+    `given`: the options of its user.
+    `asks`: reads what jobs ask for.
+    `runs`: the folder of asa's runs.
+    `workflow`: its name, under which run times are learned.
+    `max_jobs`: upper bound of the jobs that are handed over at a time; None for none.
+    `say`, `warn`: called with a text for the user.
+    `on_news`: see `HostedRun`.
+    """
+
+    terms: HostTerms
+    given: GivenOptions
+    asks: Callable[[OpenedSite], AsksFor]
+    runs: Path
+    workflow: str
+    max_jobs: int | None
+    say: Callable[[str], None]
+    warn: Callable[[str], None]
+    on_news: Callable[[], None] = lambda: None
+    run: HostedRun | None = field(default=None, init=False)  # once a job is ready
+    _graph: Graph = field(default_factory=Graph, init=False)
+    _told: dict[str, str] = field(default_factory=dict, init=False)  # by stage: the job that the user was told runs it
+    _opened: OpenedSite = field(init=False)
+    _settings: Settings = field(init=False)
+    _default_s: float = field(init=False)
+    _asks: AsksFor = field(init=False)
+    _expected: Expectations = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Open the batch system, and end the jobs that an earlier host has left in this folder."""
+        given = self.given
+        self._default_s = parse_duration(str(given.walltime))
+        self._opened = open_batch_system(given.backend, given.site, given.option or [], self.terms.option("option"))
+        self._asks = self.asks(self._opened)
+        self._settings = Settings(
+            strategy=at_price(given.strategy or self._opened.strategy or "asa-plan", self._opened.price),
+            estimator=given.estimator,
+            bank=bank_folder(given.bank),
+            history=given.history,
+            max_jobs=self.max_jobs,
+        )
+        wind_up(self.runs, self.terms.name, lambda text: self.say(printable(text)))
+
+    @property
+    def site(self) -> Capabilities:
+        """The abilities of the batch system; known once the run has begun."""
+        return self._expected.site
+
+    # ------------------------------------------------------------------ the graph
+
+    def knows(self, keys: Iterable[Hashable]) -> bool:
+        """Whether every one of these ready jobs has a stage that can still be handed over."""
+        return self.run is not None and self._graph.knows(keys)
+
+    def read(self, nodes: Iterable[HostJob]) -> None:
+        """Read all remaining jobs: the run begins with them, or takes in what is new, and drops what is not wanted."""
+        news, dropped = self._graph.read(nodes)
+        if self.run is None:
+            self._begin(news)
+            return
+        self.run.drop(dropped, f"{self.terms.name} wants it no more")
+        if impossible := self.run.extend(self._stages(news, self.run.folder.path)):
+            words = never_start(impossible, self.run.folder.plan.place)
+            self.warn(printable(f"asa: {words}\nEach fails in its turn. {self.terms.remedy}"))
+
+    def _begin(self, news: Sequence[_Left]) -> None:
+        def make(site: Capabilities, folder: Path) -> list[Stage]:
+            self._expected = Expectations(
+                self._settings.bank,
+                self.workflow,
+                site,
+                self._default_s,
+                self.terms.time_limit,
+                self.terms.option("walltime"),
+            )
+            self._expected.measured(self._asks.measured())
+            return self._stages(news, folder)
+
+        folder = begin(
+            self.runs,
+            self.workflow,
+            self.terms.name,
+            self._opened,
+            settings=self._settings,
+            make=make,
+            remedy=self.terms.remedy,
+        )
+        if words := folder.not_shared():
+            self.warn(printable(f"asa: {words}"))
+        run = HostedRun(folder, self._opened, self.on_news)
+        run.start()
+        self.run = run
+        plan, site = folder.plan, folder.plan.capabilities.system
+        why = f" ({self._opened.why})" if self._opened.why else ""
+        who = f"; waits are predicted by {plan.estimator}: {plan.estimator_why}" if plan.estimator_why else ""
+        self.say(
+            printable(
+                f"asa: {len(news)} job{'' if len(news) == 1 else 's'} on {site}, by {plan.backend}{why}."
+                f" Strategy {plan.strategy}{who}.\n"
+                f"{self._expected.text()}{self._asks.news()}See the run with: asa status {folder.path}"
+            )
+        )
+
+    def _stages(self, news: Sequence[_Left], folder: Path) -> list[Stage]:
+        stages = [self._stage(*new, folder) for new in news]
+        for stage in stages:
+            self._graph.note(stage)
+        return stages
+
+    def _stage(self, name: str, node: HostJob, after: tuple[str, ...], folder: Path) -> Stage:
+        return self._asks.stage(node, name, command_of(folder, name), after=after, expected=self._expected)
+
+    # ------------------------------------------------------------------ jobs that are ready
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Hand over all jobs within this context together, so that they can share an allocation."""
+        with self.run.at_once() if self.run is not None else nullcontext():
+            yield
+
+    def stage_of(self, key: Hashable) -> str:
+        """Return the name of a job's stage."""
+        return self._graph.stage_of(key)
+
+    def hand_over(self, node: HostJob, command: str, *, may_come_again: bool) -> str:
+        """Hand over a job that was read before: it may begin; return the name of its stage.
+
+        `node`: the job as it is now.
+        `command`: text for `sh`.
+        `may_come_again`: whether the host would hand it over again if it failed.
+        """
+        assert self.run is not None
+        name = self._graph.stage_of(node.key)
+        asked = self._stage(name, node, self._graph.after(name), self.run.folder.path)
+        if news := self._asks.news():
+            self.say(printable(f"asa: {news}"))
+        is_other = self._graph.note(asked)
+        self._graph.handed_over(name)
+        text = f"#!/bin/sh\n# Stage {name} of asa's run.\n{command}\n"
+        self.run.claim(name, text, asked=asked if is_other else None, may_come_again=may_come_again)
+        return name
+
+    def ended(self, ending: Ending) -> None:
+        """Note that the host was told of the end of a stage."""
+        if not ending.may_come_again:
+            self._graph.ended(ending.stage)
+
+    def endings(self) -> list[Ending]:
+        """Return the stages that have ended since the last call; see `HostedRun.endings`."""
+        return self.run.endings() if self.run is not None else []
+
+    def tell_job(self, stage: str, label: str, ending: Ending | None = None) -> str:
+        """Say once which job runs a stage, with the command that shows its output; again if it is another job.
+
+        Returns: that job, if it was not said before.
+        """
+        assert self.run is not None
+        job_id = ending.job_id if ending is not None else self.run.job_of(stage)
+        if not job_id or self._told.get(stage) == job_id:
+            return ""
+        self._told[stage] = job_id
+        self.say(printable(f"asa: {label}: job {job_id}; its output: {self.logs(stage)}"))
+        return job_id
+
+    def logs(self, stage: str) -> str:
+        """Return the command that shows what a stage printed."""
+        return f"asa logs {stage}" + (f" --run {self.run.folder.path}" if self.run is not None else "")
+
+    # ------------------------------------------------------------------ the end
+
+    def cancel(self) -> bool:
+        """Cancel all jobs, also those that were asked for ahead of time; return whether there is a run."""
+        if self.run is None:
+            return False
+        self.run.cancel(f"{self.terms.name} was signalled to end")
+        return True
+
+    def end(self, *, waits: bool = True) -> None:
+        """Give back what is no longer needed, wait until it has ended or the user interrupts, and say what was gained.
+
+        `waits`: False if the user has interrupted already, so that the next host in this folder waits instead.
+        """
+        run, self.run, is_over = self.run, None, False
+        if run is None:
+            return
+        with suppress(KeyboardInterrupt):
+            is_over = waits and run.end()
+        if is_over and (words := gained(run.folder)):
+            self.say(printable(f"asa: {words}"))
+        elif not is_over:
+            self.warn(
+                f"Some of asa's jobs have not ended yet. The next {self.terms.name} in this folder sees to them; "
+                f"or now: asa cancel {run.folder.path}"
+            )
