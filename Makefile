@@ -77,7 +77,7 @@ lint: build/installed/.made  ## Check style, layers and reach, and what runs ins
 	cd build/installed && PYTHONPATH=. ../../$(BIN)/lint-imports --config ../../pyproject.toml
 
 types: build/installed/.made  ## Check types.
-	cd build/installed && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p asa -p snakemake_executor_plugin_asa -p snakemake_executor_plugin_asa_slurm_options
+	cd build/installed && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p asa -p snakemake_executor_plugin_asa -p snakemake_executor_plugin_asa_slurm_options -p toil_batch_system_asa
 	cd build/installed && ../../$(BIN)/mypy --config-file ../../pyproject.toml ../../examples ../../docs/picture.py ../../tests/own_backend.py ../../tests/typed_api.py
 
 examples: $(VENV)/.dev  ## Run every example.

@@ -95,8 +95,8 @@ class Executor(RemoteExecutor):
     async def check_active_jobs(self, active_jobs: list[SubmittedJobInfo]) -> AsyncGenerator[SubmittedJobInfo, None]:
         """Report jobs that have ended to Snakemake; yield the others."""
         trouble = self._hear()
-        assert self._session is not None
         for info in active_jobs:
+            assert self._session is not None
             name = (info.aux or {})["stage"]
             if trouble and name not in self._endings:
                 raise WorkflowError(trouble)

@@ -1,0 +1,294 @@
+"""The batch system: it gives asa the graph of jobs, then each job's command once Toil issues it."""
+
+from __future__ import annotations
+
+import glob
+import logging
+import shlex
+import shutil
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+
+from toil.batchSystems.abstractBatchSystem import (
+    EXIT_STATUS_UNAVAILABLE_VALUE,
+    BatchJobExitReason,
+    InsufficientSystemResources,
+    UpdatedBatchJobInfo,
+)
+from toil.batchSystems.cleanup_support import BatchSystemCleanupSupport
+from toil.batchSystems.slurm import SlurmBatchSystem
+from toil.bus import ExternalBatchIdMessage
+from toil.common import InconsistentConfigurationError
+
+from asa.backend import JobState
+from asa.errors import AsaError
+from asa.hosted.graph import HostJob
+from asa.hosted.options import OPTIONS
+from asa.hosted.run import Ending, last_words
+from asa.hosted.session import HostSession, HostTerms
+from asa.outcome import JobOutcome, outcome_of
+from asa.printable import printable
+from asa.sites import OpenedSite
+
+from .ahead import Ahead
+from .reading import ToilRequests, max_jobs, name_of_run, runs_of
+
+_log = logging.getLogger("toil.batchSystems.asa")  # where Toil's level of messages holds
+_LOOK_S: Final = 0.1
+_KILL_S: Final = 150.0
+_LAST_LINES: Final = 15
+_TERMS: Final = HostTerms(
+    name="Toil",
+    option=lambda name: f"--asa{name.title()}",
+    time_limit="walltime",
+    remedy="Ask for less in the workflow, or for another partition: --slurmPartition, --asaOption partition=NAME.",
+)
+_REASONS: Final = {
+    JobState.COMPLETED: BatchJobExitReason.FINISHED,
+    JobState.TIMEOUT: BatchJobExitReason.TIMELIMIT,
+    JobState.CANCELLED: BatchJobExitReason.KILLED,
+}
+
+
+@dataclass(slots=True)
+class _Issued:
+    """A job that Toil has issued: its description, its text for a shell, and its stage once it was handed over."""
+
+    job: Any
+    text: str
+    stage: str = ""
+
+
+class AsaBatchSystem(BatchSystemCleanupSupport):
+    """Runs Toil's jobs in allocations that asa requests ahead of time."""
+
+    def __init__(self, config: Any, maxCores: float, maxMemory: int, maxDisk: int) -> None:  # noqa: N803 - Toil's names
+        """End the jobs that an earlier leader has left. A run begins only once a job is ready."""
+        super().__init__(config, maxCores, maxMemory, maxDisk)
+        self._ahead = Ahead(config)
+        self._issued: dict[int, _Issued] = {}
+        self._numbers: dict[str, int] = {}  # by stage handed over
+        self._local: dict[int, str] = {}  # jobs that run on the leader
+        self._ready: list[int] = []  # issued since the last handover
+        self._ended: deque[Ending] = deque()
+        self._logs: dict[int, Path | None] = {}  # of jobs that have failed, until Toil has asked for them
+        self._news = threading.Event()
+        with _as_error_of_toil():
+            self._session = HostSession(
+                terms=_TERMS,
+                given=SimpleNamespace(**{name: getattr(config, f"asa_{name}") for name in OPTIONS}),
+                asks=self._asks,
+                runs=runs_of(config),
+                workflow=name_of_run(sys.argv),
+                max_jobs=max_jobs(config),
+                say=_log.info,
+                warn=_log.warning,
+                on_news=self._news.set,
+            )
+
+    def _asks(self, opened: OpenedSite) -> ToilRequests:
+        self._requests = ToilRequests(self.config, opened.backend == "local")
+        return self._requests
+
+    @classmethod
+    def supportsAutoDeployment(cls) -> bool:  # noqa: N802
+        """Return whether code is sent along with jobs: nodes see the environment of the leader."""
+        return False
+
+    # ------------------------------------------------------------------ jobs that Toil issues
+
+    def issueBatchJob(self, command: str, job_desc: Any, job_environment: dict[str, str] | None = None) -> int:  # noqa: N802
+        """Take a job; jobs that are issued one after the other are handed over together, so that they can share."""
+        local: int | None = self.handleLocalJob(command, job_desc)
+        self._ahead.issued(job_desc)
+        if local is not None:
+            self._local[local] = str(job_desc.jobStoreID)
+            return local
+        self.check_resource_request(job_desc)
+        worker, _, rest = command.partition(" ")
+        exports = {**self.environment, **(job_environment or {})}
+        lines = [f"export {name}={shlex.quote(value)}" for name, value in exports.items()]
+        number: int = self.getNextJobID()
+        self._issued[number] = _Issued(job_desc, "\n".join([*lines, f"exec {shutil.which(worker) or worker} {rest}"]))
+        self._ready.append(number)
+        return number
+
+    def _check_accelerator_request(self, requirer: Any) -> None:
+        for one in requirer.accelerators:
+            if one["kind"] != "gpu":
+                raise InsufficientSystemResources(requirer, "accelerators", details=["asa knows GPUs alone."])
+
+    def _hand_over(self) -> None:
+        """Pass the new part of the graph to asa, then hand over the jobs that are ready."""
+        if not self._ready:
+            return
+        ready, self._ready = self._ready, []
+        with _as_error_of_toil():
+            if not self._session.knows(str(self._issued[number].job.jobStoreID) for number in ready):
+                self._session.read(self._ahead.nodes())
+            with self._session.at_once():
+                for number in ready:
+                    issued = self._issued[number]
+                    chain = self._ahead.chain_of(issued.job)
+                    node = HostJob(str(issued.job.jobStoreID), chain.kind, chain, ())
+                    comes_again = issued.job.remainingTryCount > 1
+                    issued.stage = self._session.hand_over(node, issued.text, may_come_again=comes_again)
+                    self._numbers[issued.stage] = number
+
+    # ------------------------------------------------------------------ what Toil asks
+
+    def getIssuedBatchJobIDs(self) -> list[int]:  # noqa: N802
+        """Return the jobs that were issued and that Toil does not know to have ended."""
+        return [*self.getIssuedLocalJobIDs(), *self._issued]
+
+    def getRunningBatchJobIDs(self) -> dict[int, float]:  # noqa: N802
+        """Return for how long each running job has run, in seconds."""
+        running: dict[int, float] = self.getRunningLocalJobIDs()
+        ours = self._session.run.running() if self._session.run is not None else {}
+        return running | {self._numbers[name]: lasts_s for name, lasts_s in ours.items() if name in self._numbers}
+
+    def getUpdatedBatchJob(self, maxWait: int) -> UpdatedBatchJobInfo | None:  # noqa: N802, N803
+        """Hand over what is ready; then return a job that has ended, or None if none does within the time."""
+        self._hand_over()
+        end_s = time.monotonic() + maxWait
+        while True:
+            if local := self.getUpdatedLocalJob(0):
+                if name := self._local.pop(local.jobID, ""):
+                    self._ahead.ended(name)
+                return local
+            if ending := self._next():
+                return self._told(ending)
+            if (left_s := end_s - time.monotonic()) <= 0:
+                return None
+            self._news.wait(min(left_s, _LOOK_S))
+            self._news.clear()
+
+    def _next(self) -> Ending | None:
+        """Return the next end of a job that Toil waits for; tell Toil which job of the batch system runs each."""
+        if not self._ended:
+            with _as_error_of_toil():
+                self._ended.extend(ending for ending in self._session.endings() if ending.stage in self._numbers)
+            for stage, number in self._numbers.items():
+                self._tell_job(stage, number)
+        return self._ended.popleft() if self._ended else None
+
+    def _tell_job(self, stage: str, number: int, ending: Ending | None = None) -> None:
+        label = self._ahead.chain_of(self._issued[number].job).label
+        if (job_id := self._session.tell_job(stage, label, ending)) and self._outbox is not None:
+            self._outbox.publish(ExternalBatchIdMessage(number, job_id, type(self).__name__))
+
+    def _told(self, ending: Ending) -> UpdatedBatchJobInfo:
+        number = self._numbers[ending.stage]
+        self._tell_job(ending.stage, number, ending)
+        issued = self._forget(ending)
+        code, reason = how_ended(ending)
+        if reason is BatchJobExitReason.TIMELIMIT and not issued.job.walltime:
+            self._requests.ran_out_of_time(issued.job, ending.walltime_s)
+        if not ending.completed:
+            self._logs[number] = ending.log
+            _log.warning(printable(_on_failure(ending, self._session.logs(ending.stage))))
+        return UpdatedBatchJobInfo(number, code, reason, ending.ran_s, ending.job_id or None)
+
+    def _forget(self, ending: Ending) -> _Issued:
+        issued = self._issued.pop(self._numbers.pop(ending.stage))
+        self._session.ended(ending)
+        self._ahead.ended(str(issued.job.jobStoreID))
+        return issued
+
+    def killBatchJobs(self, jobIDs: list[int]) -> None:  # noqa: N802, N803
+        """Cancel jobs, and wait until they are gone."""
+        self.killLocalJobs(jobIDs)
+        for number in jobIDs:
+            if number in self._ready:
+                self._ready.remove(number)
+                del self._issued[number]
+        stages = {self._issued[number].stage for number in jobIDs if number in self._issued}
+        if not stages or self._session.run is None:
+            return
+        self._session.run.withdraw(stages, "Toil has killed it")
+        end_s = time.monotonic() + _KILL_S
+        while left := stages & self._numbers.keys():
+            with _as_error_of_toil():
+                self._ended.extend(self._session.endings())
+            for ending in [one for one in self._ended if one.stage in left]:
+                self._ended.remove(ending)
+                self._forget(ending)
+            if time.monotonic() > end_s:
+                raise RuntimeError(f"asa: {', '.join(sorted(left))}: cannot be cancelled now. See: asa status")
+            self._news.wait(_LOOK_S)
+            self._news.clear()
+
+    def format_std_out_err_glob(self, toil_job_id: int) -> str:
+        """Return the pattern of the files that a job has printed to, for Toil to show where a worker left no log."""
+        return glob.escape(str(self._logs.pop(toil_job_id, None) or ""))
+
+    def shutdown(self) -> None:
+        """Cancel jobs that are no longer needed, and wait until they have ended, or the user interrupts."""
+        if self._issued:
+            self._session.cancel()
+        self._session.end()
+        self.shutdownLocal()
+
+    # ------------------------------------------------------------------ options
+
+    @classmethod
+    def add_options(cls, parser: Any) -> None:
+        """Add asa's options; those of Toil's own batch system for Slurm are there, and have their effect here too."""
+        for name, option in OPTIONS.items():
+            how: dict[str, Any] = {"default": option.default, "help": option.help, "metavar": option.metavar}
+            if name == "option":
+                how |= {"action": "append", "help": f"{option.help} May be given several times, with one each."}
+            else:
+                how |= {"type": type(option.default) if option.default is not None else str}
+                how |= {"env_var": f"TOIL_ASA_{name.upper()}"}
+            parser.add_argument(_TERMS.option(name), dest=f"asa_{name}", **how)
+
+    @classmethod
+    def setOptions(cls, setOption: Any) -> None:  # noqa: N802, N803
+        """Let Toil's configuration have these options."""
+        SlurmBatchSystem.setOptions(setOption)
+        for name in OPTIONS:
+            setOption(f"asa_{name}")
+
+
+def how_ended(ending: Ending) -> tuple[int, BatchJobExitReason]:
+    """Return a job's exit code and how it ended, in Toil's terms."""
+    end = ending.end
+    if ending.completed:
+        return 0, BatchJobExitReason.FINISHED
+    if end is None:  # no job came to be
+        return EXIT_STATUS_UNAVAILABLE_VALUE, BatchJobExitReason.ERROR
+    code = end.exit_code or EXIT_STATUS_UNAVAILABLE_VALUE
+    if end.bad_nodes:
+        return code, BatchJobExitReason.LOST
+    if outcome_of(end) is JobOutcome.OUT_OF_MEMORY:
+        return code, BatchJobExitReason.MEMLIMIT
+    return code, _REASONS.get(end.state, BatchJobExitReason.FAILED)
+
+
+def _on_failure(ending: Ending, logs: str) -> str:
+    where = f"job {ending.job_id}" if ending.job_id else "its job"
+    text = f"asa: {ending.stage}: {where}: {ending.reason or 'failed'}. All of its output: {logs}"
+    lines = last_words(ending.log).splitlines()[-_LAST_LINES:]
+    return "\n".join([text, f"The last of {ending.log}:", *lines]) if lines else text
+
+
+@contextmanager
+def _as_error_of_toil() -> Iterator[None]:
+    """Turn errors of asa into one that Toil's commands show as their own."""
+    try:
+        yield
+    except AsaError as error:
+        raise AsaRefusedError(f"asa: {error}") from error
+
+
+class AsaRefusedError(InconsistentConfigurationError):
+    """What asa cannot do, or was asked for in a way that it cannot be done."""
