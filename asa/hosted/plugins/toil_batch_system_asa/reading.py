@@ -61,7 +61,7 @@ class ToilRequests:
             size += [str(option) for key, option in own.items() if key in SIZES]
             options += [str(option) for key, option in own.items() if key not in SIZES]
         limits = site.partitions.get(partition or site.partition)
-        walltime_s, run_s, spread = expected.of(
+        walltime_s, run_s, is_default = expected.of(
             node.kind,
             come_to(tuple(size), tuple(options)).cores,
             self._walltime_s(chain),
@@ -71,7 +71,7 @@ class ToilRequests:
             name,
             walltime_s=walltime_s,
             expected_run_s=run_s,
-            run_spread=spread,
+            assumes_walltime=is_default,
             after=after,
             command=command,
             partition=partition,
