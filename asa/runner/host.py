@@ -21,7 +21,7 @@ class Host:
     repeatable: set[str] = field(default_factory=set)  # stages that the host hands over again if they fail
     # of those, the failed ones, with how the last attempt ended
     attempts_failed: dict[str, str] = field(default_factory=dict)
-    claimed_s: dict[str, float] = field(default_factory=dict)  # when stages were handed over, the last time
+    claimed_s: dict[str, float] = field(default_factory=dict)  # when stages were handed over, the latest last
     withdrawn: set[str] = field(default_factory=set)  # stages that it wants no more, though they were handed over
     unreleased: dict[str, None] = field(default_factory=dict)  # stages whose jobs may be waiting for their commands
     # by stage: the releases for which its jobs wait, each with the job's token
@@ -51,6 +51,7 @@ class Host:
         """Record that a stage was handed over, so that it may begin."""
         name = entry.stage
         del self.unclaimed[name]
+        self.claimed_s.pop(name, None)
         self.claimed_s[name] = entry.at_s
         self.unreleased[name] = None
         self.attempts_failed.pop(name, None)

@@ -417,8 +417,8 @@ def _follow_plan(active: Active) -> float | None:
         plan = _with_followers(active, view, active.run.strategy.plan(view, active.forecast))
         active.kept = plan.kept
         plan = with_substitutes(active.state, plan)
-        asked = packed(active.state, [*raced(active.state, plan.submissions)], now)
-        submissions = settled(active.state, claimed_apart(active.state, asked))
+        asked = [*claimed_apart(active.state, raced(active.state, plan.submissions))]
+        submissions = settled(active.state, claimed_apart(active.state, packed(active.state, asked, now)))
         active.state.planned = tuple(submissions)
         if plan.cancellations:
             wanted = {c.job_id: c.reason for c in plan.cancellations}
