@@ -117,8 +117,7 @@ def _gathered(state: RunState, job: PlannedJob, now_s: float) -> PlannedJob:
     """Let a job of stages that were handed over wait for others to share its node, if more are likely to come soon.
 
     A host that has an upper bound of jobs hands over the next one when one ends. Each stage waits for a quarter of what
-    such stages run at most; and for nothing if as many as its job can have are there, or none is under way whose end may
-    bring another.
+    such stages run at most; and not at all if its job is full, or nothing is under way whose end may bring another.
     """
     host = state.host
     if job.keep is not Keep.NOTHING or not host.unclaimed or not host.claimed_s.keys() >= set(job.stages):
