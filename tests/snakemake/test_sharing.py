@@ -77,8 +77,11 @@ def test_one_that_fails_leaves_the_others_be_and_alone_is_tried_again(project):
 
 
 def test_one_that_fails_for_good_fails_alone(project):
-    ours = project(fan("[ {wildcards.n} != 2 ]"), "whole_nodes=yes", "--asa-strategy", "per-stage", "--keep-going")
+    then = "echo part {wildcards.n} speaks >&2; [ {wildcards.n} != 2 ]"
+    ours = project(fan(then), "whole_nodes=yes", "--asa-strategy", "per-stage", "--keep-going")
     said = ours.run(code=1)
+    assert ".err:\npart 2 speaks\nFor further" in said.replace("\n\n", "\n"), "its own last lines, and no more"
+    assert not re.search("part [013] speaks", said)
     assert {path.name for path in ours.folder.glob("?.out")} == {"0.out", "1.out", "3.out"}, said
     phases = ours.phases()
     parts = {name: phase for name, phase in phases.items() if name.startswith("part.")}
