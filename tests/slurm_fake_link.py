@@ -149,6 +149,9 @@ class FakeLink:
 
     # ------------------------------------------------------------------ the port
 
+    def clusters(self):
+        return [self.about().cluster]
+
     def about(self):
         return SlurmAbout("in memory")
 

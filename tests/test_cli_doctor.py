@@ -20,6 +20,8 @@ from asa.cli.predict import predict
 from asa.errors import AsaError, UnavailableError
 from asa.sites import read_site
 
+pytestmark = pytest.mark.usefixtures("own_home")  # which keeps what was learned
+
 app = typer.Typer()
 app.command()(doctor)
 app.command()(learn)
@@ -84,6 +86,15 @@ def test_only_a_probe_submits(link):
     assert not link.submitted
     asa("doctor", "--backend", "slurm-cli", "--probe")
     assert link.cancelled == list(link.submitted) == ["1"]
+
+
+def test_other_clusters_of_the_accounting_are_named(link):
+    link.told_clusters = ["tiny", "small", "large"]
+    told = " ".join(asa("doctor", "--backend", "slurm-cli").stdout.split())
+    assert "accounting also has large, tiny" in told
+    assert "--option cluster=large --save large" in told
+    link.told_clusters = []
+    assert "accounting also has" not in asa("doctor", "--backend", "slurm-cli").stdout
 
 
 def test_json_tells_the_same():

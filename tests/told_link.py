@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
+from asa.backends.slurm.commands import Done
 from asa.backends.slurm.link import SlurmAbout, SlurmCluster, SlurmLimits, SlurmNode, SlurmPartition, SlurmRecord
 
 MULTIFACTOR = {"PriorityType": "priority/multifactor", "MinJobAge": "300 sec", "MessageTimeout": "10 sec"}
@@ -32,6 +33,7 @@ class ToldLink:
     """
 
     told_about: SlurmAbout = field(default_factory=lambda: SlurmAbout("a test", "22.05.8", "small", accounting=True))
+    told_clusters: list = field(default_factory=list)
     told_settings: dict = field(default_factory=lambda: dict(MULTIFACTOR))
     site: dict = field(default_factory=small_site)
     told_queue: list = field(default_factory=list)
@@ -65,6 +67,12 @@ class ToldLink:
         self.clock_s += self.look_takes_s
         if name in self.fails:
             raise self.fails[name]
+
+    def scrontab(self, *_options, table=""):
+        return Done(127, "", "env: scrontab: No such file or directory")
+
+    def clusters(self):
+        return self.told_clusters or [self.told_about.cluster]
 
     def about(self):
         self._ask("about")

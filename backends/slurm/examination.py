@@ -405,6 +405,24 @@ class Examiner:
             "good",
             "`asa learn --since 30d` learns from it how long jobs wait here.",
         )
+        self._other_clusters(findings, about)
+
+    def _other_clusters(self, findings: _Findings, about: SlurmAbout) -> None:
+        """Name the clusters to which the user may go as well."""
+        try:
+            others = sorted({*self._link.clusters()} - {about.cluster})
+        except BackendError:
+            return
+        if not others:
+            return
+        how = "url=URL" if isinstance(self._settings, RestSettings) else f"cluster={others[0]}"
+        findings.add(
+            "Other clusters",
+            f"accounting also has {', '.join(others)}",
+            "good",
+            f"`asa doctor --option {how} --save {others[0]}` makes a site of {others[0]}. "
+            "`asa run --site ONE,OTHER` goes to the site where the workflow is forecast to end first.",
+        )
 
     def _own_limits(self, findings: _Findings, config: Mapping[str, str], about: SlurmAbout) -> None:
         topic = "Your limits"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from asa.backend import Advice, Capabilities, Examination, Finding, JobSpec, PastRun
+from asa.backend import Advice, Capabilities, Examination, JobSpec, PastRun
 from asa.core import temporary
 from asa.errors import BackendError, InputError, TraceError
 from asa.history import JobHistory, read_history
@@ -333,24 +333,6 @@ class SlurmCommands(SlurmFacility):
         from .commands import scrontab  # noqa: PLC0415 - as above
 
         scrontab.write(_command_link(self._commands), table)
-
-    def examine(self, *, probe: bool) -> Examination:
-        """Examine the site; see `SlurmFacility.examine`. Other clusters are named that the user may go to."""
-        examination = super().examine(probe=probe)
-        if not examination.observed.get("accounting"):
-            return examination
-        try:
-            others = sorted({*_command_link(self._commands).clusters()} - {self._system(self._open_link())})
-        except BackendError:
-            return examination
-        if not others:
-            return examination
-        then = (
-            f"`asa doctor --option cluster={others[0]} --save {others[0]}` makes a site of {others[0]}. "
-            "`asa run --site ONE,OTHER` goes to the site where the workflow is forecast to end first."
-        )
-        other = Finding("Other clusters", f"accounting also has {', '.join(others)}", "good", then)
-        return replace(examination, findings=(*examination.findings, other))
 
     @classmethod
     def found_here(cls) -> str:

@@ -293,6 +293,10 @@ class SlurmLink(Protocol):
         """Return which cluster answers. It is no error if the controller does not."""
         ...
 
+    def clusters(self) -> Sequence[str]:
+        """Return the names of the clusters in accounting; none if it cannot be read."""
+        ...
+
     def cluster(self) -> SlurmCluster:
         """Return the present cluster."""
         ...

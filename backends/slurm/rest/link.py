@@ -590,6 +590,10 @@ class RestLink:
         token = self._exchange.token
         return self._exchange.user or (token.user if token else "")
 
+    def clusters(self) -> Sequence[str]:
+        """Return the clusters that the database knows."""
+        return self._clusters() or []
+
     def _clusters(self) -> list[str] | None:
         """Return the clusters that the database knows; None if there is no readable database."""
         try:
