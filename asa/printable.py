@@ -8,6 +8,7 @@ text, or reverse its direction. Everything that is shown passes through here: er
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _LONE_BYTE = 0xDC00  # plus the byte: how Python represents a byte of a file's name that is not UTF-8
 _CONTROL = "\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 except newline and tab, DEL, C1
@@ -93,3 +94,14 @@ def _escaped(match: re.Match[str]) -> str:
     code = ord(match[0])
     code -= _LONE_BYTE if code >= _LONE_BYTE else 0
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def first_of(texts: Sequence[str]) -> str:
+    """Return texts in one, of many the first.
+
+    Examples
+    --------
+    >>> first_of(["align A", "align B"]), first_of([f"align {name}" for name in "ABCDE"])
+    ('align A; align B', 'align A; align B; align C; and 2 more')
+    """
+    return "; ".join(texts if len(texts) < 4 else [*texts[:3], f"and {len(texts) - 3} more"])

@@ -20,7 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import quote
 
-from asa.backend import Backend, Capabilities, JobSpec, JobStatus, Previewing
+from asa.backend import Backend, Capabilities, JobSpec, JobStatus, Previewing, Troubleshooting
 from asa.core import temporary
 from asa.core.files import in_words, open_file, put
 from asa.errors import AsaError, InputError, JournalError, RunError, SubmitRejectedError
@@ -40,6 +40,7 @@ from asa.strategies.base import Keep, Phase, PlannedJob, lacking
 from asa.workflow import Stage, Workflow
 
 _COMMANDS = "handed"
+_PARTS = "parts"
 _ENDED = "host-ended"
 _SLICE_S = 0.5
 _WISHES_S = 2.0  # seconds between two looks for requests of other processes
@@ -130,6 +131,7 @@ class HostedRun:
         self._posts = folder.path / "posts"
         self._known: dict[str, Stage] = {stage.name: stage for stage in folder.plan.stages}
         self._impossible: dict[str, str] = {}  # the reasons of stages that could never start
+        self._seen: tuple[RunState, Backend, float | None] | None = None  # at the last pass
         self._verdicts, self._outputs = Verdicts(folder.plan.capabilities), Outputs(folder)
         self._thread = threading.Thread(target=self._drive, name="asa", daemon=True)
 
@@ -230,6 +232,15 @@ class HostedRun:
         with self._shared.lock:
             return {name: max(now_s - began_s, 0.0) for name, began_s in self._shared.began_s.items()}
 
+    @property
+    def outage(self) -> str:
+        """Why the batch system does not answer, and what to do; empty if it answers."""
+        trouble, facility = self._seen[1].condition.trouble if self._seen is not None else "", self._opened.facility
+        if not trouble:
+            return ""
+        remedy = facility.remedy(trouble) if isinstance(facility, Troubleshooting) else ""
+        return f"problem with the batch system: {trouble}. Trying again; jobs go on. {remedy}".rstrip()
+
     def end(self, timeout_s: float | None = _WIND_UP_S) -> bool:
         """Cancel jobs that were not handed over, and wait for the run's end; return whether it ended in time."""
         self.drop(list(self._known), f"{self.folder.plan.host} has ended")
@@ -309,8 +320,9 @@ class HostedRun:
                     self._shared.live[request.stage] = quote(f"{plan.id}/{request.stage}", safe="")
         return taken
 
-    def _on_pass(self, states: Sequence[RunState], backend: Backend, wake_s: float | None) -> None:  # noqa: ARG002
+    def _on_pass(self, states: Sequence[RunState], backend: Backend, wake_s: float | None) -> None:
         """Note for the host the stages that run, and those that have ended, according to the run."""
+        self._seen = states[0], backend, wake_s
         self._hear_ends(states[0])
         self._look()
         ahead_s = time.monotonic() - backend.now()
@@ -401,6 +413,9 @@ class HostedRun:
             self._look()
             if time.monotonic() >= self._asked_s + _WISHES_S:
                 self._asked_s = time.monotonic()
+                if self._seen is not None:  # no pass is made while the batch system does not answer
+                    state, backend, wake_s = self._seen
+                    self.folder.pulse(backend.condition, state, wake_s)
                 if self.folder.sleep(0.001):
                     return True
         return False
@@ -414,11 +429,26 @@ def command_path(folder: Path, stage: str) -> Path:
     return folder / _COMMANDS / stage
 
 
-def command_of(folder: Path, stage: str) -> str:
-    """Return the shell command of a stage: it runs a file, written later, in a folder that the job holds open."""
+def command_of(folder: Path, stage: str, parts: Sequence[str] = ()) -> str:
+    """Return the shell command of a stage: it runs a file, written later, in a folder that the job holds open.
+
+    `parts`: names of what that file will run, as `keep_parts` keeps it. The command never comes to run these: they are
+    for whoever looks at what a command calls.
+    """
     named, file = shlex.quote(str(folder)), shlex.quote(f"{_COMMANDS}/{stage}")
     held = f'*:{named}) exec sh "${{held%%:*}}"/{file} ;;'
-    return f"held=${{ASA_RUN_HELD-}}; unset ASA_RUN_HELD; case $held in {held} esac; exec sh {named}/{file}"
+    command = f"held=${{ASA_RUN_HELD-}}; unset ASA_RUN_HELD; case $held in {held} esac; exec sh {named}/{file}"
+    never = "".join(f"\nsh {named}/{shlex.quote(f'{_PARTS}/{quote(part)}')}" for part in parts)
+    return f"{command}\nexit 127{never}" if never else command
+
+
+def keep_parts(folder: Path, parts: Mapping[str, str]) -> None:
+    """Write what stages will run, by the names in `command_of`, to where commands about the run find it."""
+    for name, text in parts.items():
+        path = folder / _PARTS / quote(name)
+        with in_words("cannot be written", path, "Free disk space, or fix the permissions.", JournalError):
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            put(path, text.encode(errors="replace"), is_private=True)
 
 
 def begin(
@@ -653,6 +683,7 @@ __all__ = [
     "begin",
     "check_each",
     "command_of",
+    "keep_parts",
     "last_words",
     "never_start",
     "wind_up",

@@ -6,7 +6,7 @@ run begins with the first ready job; jobs that are new, changed or no longer wan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,7 @@ from asa.hosted.expected import Expectations
 from asa.hosted.gained import gained
 from asa.hosted.graph import Graph, HostJob
 from asa.hosted.options import GivenOptions
-from asa.hosted.run import Ending, HostedRun, Settings, begin, command_of, never_start, wind_up
+from asa.hosted.run import Ending, HostedRun, Settings, begin, command_of, keep_parts, never_start, wind_up
 from asa.hosted.settings import bank_folder, open_batch_system
 from asa.printable import printable
 from asa.sites import OpenedSite
@@ -87,6 +87,10 @@ class HostSession:
     run: HostedRun | None = field(default=None, init=False)  # once a job is ready
     _graph: Graph = field(default_factory=Graph, init=False)
     _told: dict[str, str] = field(default_factory=dict, init=False)  # by stage: the job that the user was told runs it
+    # by kind of job: what its command will run; and the kinds of which that is in the run's folder
+    _parts: dict[str, Mapping[str, str]] = field(default_factory=dict, init=False)
+    _kept: set[str] = field(default_factory=set, init=False)
+    _outage: str = field(default="", init=False)  # what the user was told last of the batch system
     _opened: OpenedSite = field(init=False)
     _settings: Settings = field(init=False)
     _default_s: float = field(init=False)
@@ -126,7 +130,9 @@ class HostSession:
             self._begin(news)
             return
         self.run.drop(dropped, f"{self.terms.name} wants it no more")
-        if impossible := self.run.extend(self._stages(news, self.run.folder.path)):
+        stages = self._stages(news, self.run.folder.path)
+        self._keep_parts(self.run.folder.path)
+        if impossible := self.run.extend(stages):
             words = never_start(impossible, self.run.folder.plan.place)
             self.warn(printable(f"asa: {words}\nEach fails in its turn. {self.terms.remedy}"))
 
@@ -154,6 +160,7 @@ class HostSession:
         )
         if words := folder.not_shared():
             self.warn(printable(f"asa: {words}"))
+        self._keep_parts(folder.path)
         run = HostedRun(folder, self._opened, self.on_news)
         run.start()
         self.run = run
@@ -175,7 +182,13 @@ class HostSession:
         return stages
 
     def _stage(self, name: str, node: HostJob, after: tuple[str, ...], folder: Path) -> Stage:
-        return self._asks.stage(node, name, command_of(folder, name), after=after, expected=self._expected)
+        command = command_of(folder, name, [*self._parts.setdefault(node.kind, node.parts)])
+        return self._asks.stage(node, name, command, after=after, expected=self._expected)
+
+    def _keep_parts(self, folder: Path) -> None:
+        for kind in self._parts.keys() - self._kept:
+            keep_parts(folder, self._parts[kind])
+            self._kept.add(kind)
 
     # ------------------------------------------------------------------ jobs that are ready
 
@@ -228,6 +241,15 @@ class HostSession:
         self._told[stage] = job_id
         self.say(printable(f"asa: {label}: job {job_id}; its output: {self.logs(stage)}"))
         return job_id
+
+    def tell_outage(self) -> None:
+        """Say once that the batch system does not answer, and once that it answers again."""
+        outage = self.run.outage if self.run is not None else ""
+        if outage and not self._outage:
+            self.warn(printable(f"asa: {outage}"))
+        elif self._outage and not outage:
+            self.say("asa: the batch system answers again")
+        self._outage = outage
 
     def logs(self, stage: str) -> str:
         """Return the command that shows what a stage printed."""

@@ -13,6 +13,7 @@ from asa.compatible import conflict
 from asa.errors import InputError
 from asa.keys import JobKeys, asked, shared_by
 from asa.payload import Share, payload_text
+from asa.printable import first_of
 from asa.runner.accounts import NOTICE_S
 from asa.runner.host import release_of
 from asa.runner.jobs import round_of
@@ -171,8 +172,7 @@ def _called(state: RunState, planned: PlannedJob, own: Mapping[str, Any]) -> str
 
 def _comment(stages: Sequence[Stage]) -> str:
     """Return the comments of a job's stages, of many the first."""
-    given = [stage.comment for stage in stages if stage.comment]
-    return "; ".join(given if len(given) < 4 else [*given[:3], f"and {len(given) - 3} more"])
+    return first_of([stage.comment for stage in stages if stage.comment])
 
 
 def _awaited(state: RunState, before: Iterable[str]) -> tuple[str, ...]:

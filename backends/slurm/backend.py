@@ -26,6 +26,7 @@ from asa.errors import (
     SubmitRejectedError,
     UnavailableError,
 )
+from asa.printable import first_of
 from asa.waits import QueueEvent
 
 from . import explanations
@@ -198,7 +199,12 @@ class SlurmBackend:
         by_name = dict(zip(names, specs, strict=True))
         for name, spec in by_name.items():
             self._folder.keep_script(name, self._writer.script(spec, name, self._capabilities))
-        all_of_them = replace(first, token=f"{first.token}x{len(specs)}", array=Array(Elements.of(range(len(specs)))))
+        all_of_them = replace(
+            first,
+            token=f"{first.token}x{len(specs)}",
+            comment=first_of([spec.comment for spec in specs if spec.comment]),
+            array=Array(Elements.of(range(len(specs)))),
+        )
         name = job_name(f"{first.name}+{len(specs) - 1}", all_of_them.token)
         output = f"{name}-{number}"
         script = self._writer.group_script(name, by_name, self._capabilities, output=output, number=number)

@@ -259,3 +259,94 @@ rule one:
     reasons = [one.reason for one in ours.runs[-1].state()[1] if isinstance(one, Retrying)]
     assert reasons
     assert all("counts as no retry; now on another node than n001" in reason for reason in reasons)
+
+
+FAN = """
+rule all:
+    input: "sum.txt"
+rule one:
+    output: "one/{s}.txt"
+    threads: 14
+    resources: runtime=5
+    shell: "echo {wildcards.s} >>ran.txt; while [ ! -e go ]; do sleep 0.2; done; (%s) >{output}"
+rule sum:
+    input: expand("one/{s}.txt", s=["s%%02d" %% n for n in range(30)])
+    output: "sum.txt"
+    resources: runtime=5
+    shell: "cat {input} >{output}"
+"""
+AS_JOBS = (
+    "echo $SLURM_JOB_NAME ${{SLURM_ARRAY_TASK_ID-alone}}; [ {wildcards.s} != s03 ] || [ $(grep -c s03 ran.txt) = 2 ]"
+)
+
+
+def counting(project, place):
+    """Put an sbatch first in Snakemake's path that leaves a line each time it is called; return the lines' file."""
+    folder, calls = place / "bin", place / "sbatch.said"
+    folder.mkdir()
+    (folder / "sbatch").write_text(f'#!/bin/sh\necho "$*" >>\'{calls}\'\nexec /usr/bin/sbatch "$@"\n')
+    (folder / "sbatch").chmod(0o755)
+    project.env["PATH"] = f"{folder}:{project.env['PATH']}"
+    return calls
+
+
+def test_equal_jobs_that_are_ready_at_once_are_one_submission_and_each_is_a_job_by_itself(slurm, project):
+    """One is cancelled while it waits, one fails at first: each is tried again alone, and no other ends."""
+    ours = project(FAN % AS_JOBS, "commands", "--asa-strategy", "per-stage", "--jobs", "40", "--retries", "1")
+    calls = counting(ours, ours.folder)
+    begun = ours.begin()
+
+    def ids():
+        if not ours.runs:
+            return None
+        jobs = [job for job in ours.state.jobs.values() if job.planned.stages[0].startswith("one.")]
+        return {job.planned.stages[0].split(".")[1]: job.status.job_id for job in jobs} if len(jobs) == 30 else None
+
+    own = until(ids, within_s=240, what=lambda: f"30 jobs:\n{begun.said}")
+    assert len({job_id.partition("_")[0] for job_id in own.values()}) == 1
+    assert len(calls.read_text().splitlines()) == 1
+    slurm.run("scancel", own["s29"])
+    (ours.folder / "go").touch()
+    begun.ends()
+    assert len(calls.read_text().splitlines()) == 4, "those of s29, of s03 and of the sum"
+    told = dict(zip(own, (ours.folder / "sum.txt").read_text().splitlines(), strict=True))
+    assert {one.split("_one.")[1].split(".")[0] for one in told.values()} == set(own), "each sees its own name"
+    assert {one.split()[1] for one in told.values()} == {"alone"}, "and no array"
+    assert sorted((ours.folder / "ran.txt").read_text().split()) == sorted([*own, "s03"])
+    state, kept = ours.state, ours.runs[-1]
+    assert state.outcome == "completed"
+    for name, job_id in own.items():
+        log = kept.output_of(state.jobs[job_id].spec.token, job_id, "err")
+        assert name == "s29" or f"s={name}" in log.read_text(), "a log of its own"
+
+
+def test_jobs_whose_rule_asks_slurm_about_its_own_job_go_by_themselves(slurm, project):
+    """Which is said in the Snakefile alone, and in a script that it runs."""
+    ours = project(FAN % "sh ask.sh", "commands", "--asa-strategy", "chained", "--jobs", "40")
+    (ours.folder / "ask.sh").write_text("scontrol show job $SLURM_JOB_ID -o\n")
+    (ours.folder / "go").touch()
+    ours.run("one/s00.txt", "one/s01.txt")
+    assert not [job_id for job_id in ours.state.jobs if "_" in job_id]
+
+
+def test_a_squeue_that_refuses_an_option_is_said_once_in_snakemakes_log_and_in_the_status(slurm, project):
+    ours = project(STEPS, "commands")
+    refusing = "case \"$*\" in *' -O '*) echo \"squeue: unrecognized option '-O'\" >&2; exit 1 ;; esac"
+    folder = ours.folder / "bin"
+    folder.mkdir()
+    (folder / "squeue").write_text(
+        f"#!/bin/sh\n[ ! -e '{ours.folder}/began' ] || {{ {refusing}; }}\nexec /usr/bin/squeue \"$@\"\n"
+    )
+    (folder / "squeue").chmod(0o755)
+    ours.env["PATH"] = f"{folder}:{ours.env['PATH']}"
+    begun = ours.begin()
+    until((ours.folder / "began").exists, what=lambda: f"a job:\n{begun.said}", within_s=240)
+    refusal = "squeue: does not take the option -O: squeue: unrecognized option '-O'"
+    begun.says(refusal)
+    until(lambda: refusal in ours.runs[-1].last_pulse().condition.trouble, what="that `asa status` says it, too")
+    (folder / "squeue").unlink()
+    (ours.folder / "go").touch()
+    said = begun.ends()
+    assert said.count(refusal) == 1
+    assert "type -a squeue" in said
+    assert "answers again" in said

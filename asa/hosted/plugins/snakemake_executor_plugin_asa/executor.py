@@ -95,6 +95,8 @@ class Executor(RemoteExecutor):
     async def check_active_jobs(self, active_jobs: list[SubmittedJobInfo]) -> AsyncGenerator[SubmittedJobInfo, None]:
         """Report jobs that have ended to Snakemake; yield the others."""
         trouble = self._hear()
+        if self._session is not None:
+            self._session.tell_outage()
         for info in active_jobs:
             assert self._session is not None
             name = (info.aux or {})["stage"]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from asa.core.files import read_text
+from asa.errors import AsaError
 from asa.hosted.expected import Expectations
 from asa.hosted.graph import HostJob
 from asa.hosted.settings import run_name
@@ -56,6 +58,22 @@ def detail_of(job: Any) -> str:
     return "" if job.is_group() else "-".join(map(str, job.wildcards_dict.values()))
 
 
+def parts_of(job: Any) -> dict[str, str]:
+    """Return what a job's rules run, by the rules' names: their commands, with wildcards still open, and scripts."""
+    rules = [one.rule for one in job.jobs] if job.is_group() else [job.rule]
+    return {str(rule.name): "\n".join(_texts_of(rule)) for rule in rules}
+
+
+def _texts_of(rule: Any) -> Iterator[str]:
+    if rule.shellcmd:
+        yield str(rule.shellcmd)
+    elif rule.script:
+        with suppress(OSError, ValueError, AsaError):  # it may be on a server, or have wildcards in its name
+            yield read_text(Path(str(rule.snakefile)).parent / str(rule.script))
+    elif text := getattr(rule, "run_func_src", None):
+        yield text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+
+
 def own_output(log: str) -> str | None:
     """Return what a job's command printed, without what the Snakemake that ran it says before and after it.
 
@@ -87,7 +105,7 @@ class Reader:
                 continue
             seen.add(key)
             before = tuple(self._before(unit, wanted))
-            yield HostJob(key, kind_of_job(unit), unit, before, detail_of(unit))
+            yield HostJob(key, kind_of_job(unit), unit, before, detail_of(unit), parts_of(unit))
 
     def key(self, unit: Any) -> Hashable:
         """Return the key of a job or of a group."""
