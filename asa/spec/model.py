@@ -180,9 +180,10 @@ Widths = Annotated[
     ),
 ]
 """Cores, nodes or tasks: a number, several, or a range."""
-_A_DURATION: TypeAdapter[float] = TypeAdapter(Duration)
+_AT_USE = ConfigDict(defer_build=True)
+_A_DURATION: TypeAdapter[float] = TypeAdapter(Duration, config=_AT_USE)
 _DURATIONS: TypeAdapter[dict[int, float]] = TypeAdapter(
-    dict[Annotated[int, BeforeValidator(_checked(width_of))], Duration]
+    dict[Annotated[int, BeforeValidator(_checked(width_of))], Duration], config=_AT_USE
 )
 
 
@@ -270,7 +271,8 @@ def _described(schema: dict[str, Any], of: Any) -> dict[str, Any]:
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # most are only parts of the one that is used, which builds theirs again
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class _Expectation(_Model):
@@ -395,16 +397,18 @@ _Retries = create_model(
     __base__=_Model,
     **cast("Any", {name: (_type_of(key), ... if name == "times" else None) for name, key in RETRIES.items()}),
 )
-_TYPES["retries"] = Annotated[
-    _Retries,
-    BeforeValidator(_as_retries),
-    _any_of(
-        *_numbers("integer", minimum=0, maximum=MAX_RETRIES)["anyOf"],
-        _table(
-            {name: _described(TypeAdapter(_type_of(key)).json_schema(), key) for name, key in RETRIES.items()}, "times"
-        ),
-    ),
-]
+
+
+class _RetriesSchema:
+    """The JSON schema of `retries`, made only for who asks for it."""
+
+    def __get_pydantic_json_schema__(self, _core: object, _handler: object) -> dict[str, Any]:
+        keys = {name: _described(TypeAdapter(_type_of(key)).json_schema(), key) for name, key in RETRIES.items()}
+        counts: list[Any] = _numbers("integer", minimum=0, maximum=MAX_RETRIES)["anyOf"]
+        return {"anyOf": [*counts, _table(keys, "times")]}
+
+
+_TYPES["retries"] = Annotated[_Retries, BeforeValidator(_as_retries), _RetriesSchema()]
 
 
 def _field_of(key: Key, **more: Any) -> Any:
@@ -497,5 +501,7 @@ class WorkflowSpec(_Model):
         "value, which --param name=value changes.",
         examples=[{"width": 112, "degree": 2.5, "survey": "2mass"}],
     )
-    defaults: StageSettings = Field(default_factory=StageSettings, description="Default keys for all stages.")
+    defaults: StageSettings = Field(
+        default_factory=StageSettings.model_construct, description="Default keys for all stages."
+    )
     stage: list[StageSpec] = Field(min_length=1, description="The stages, one [[stage]] each.")

@@ -359,8 +359,9 @@ def _validate(reading: Reading, document: dict[str, Any], taken: Mapping[Locatio
     stages = document.get("stage", [])
     names = [stage["name"] if isinstance(stage.get("name"), str) else None for stage in stages]
     bad: set[int] = set()
+    valid: Mapping[int, StageSpec] = {}
     try:
-        WorkflowSpec.model_validate(document)
+        valid = dict(enumerate(WorkflowSpec.model_validate(document).stage))
     except ValidationError as error:
         _tell(reading, error, names, taken, bad)
     for number, (stage, name) in enumerate(zip(stages, names, strict=True)):
@@ -372,7 +373,8 @@ def _validate(reading: Reading, document: dict[str, Any], taken: Mapping[Locatio
             if not any(means(other, key) for other in stage if other not in StageSpec.model_fields):
                 reading.add(here, *missing_of_stage(key, name))
             bad.add(number)
-    return {number: StageSpec.model_validate(stage) for number, stage in enumerate(stages) if number not in bad}
+    good = (number for number in range(len(stages)) if number not in bad)
+    return {number: valid.get(number) or StageSpec.model_validate(stages[number]) for number in good}
 
 
 def _lacks(stage: Mapping[str, Any]) -> list[str]:
