@@ -34,6 +34,7 @@ from rich.console import Console
 from rich.table import Table
 
 from asa import WaitBank
+from asa.errors import AsaError
 from asa.runner import Run, run_all
 from asa.strategies import load_strategy
 from asa.workflow import Stage, Workflow
@@ -253,6 +254,15 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="CPU time of a run at most")
     parser.add_argument("--on", choices=list(PLACES), default="simulator")
     asked = parser.parse_args()
+    if unknown := set(asked.shapes.split(",")) - SHAPES.keys():
+        parser.error(f"there are no graphs {', '.join(sorted(unknown))}; take of {', '.join(SHAPES)}")
+    if not (1 <= asked.least <= asked.most and asked.seconds > 0):
+        parser.error("a graph has a stage or more, the largest is no smaller than the smallest, and a run takes time")
+    try:
+        for strategy in asked.strategies.split(","):
+            load_strategy(strategy)
+    except AsaError as error:
+        parser.error(str(error))
     counts = [asked.least]
     while 2 * counts[-1] <= asked.most:
         counts.append(2 * counts[-1])

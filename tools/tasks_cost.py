@@ -140,6 +140,10 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--peers", default=sys.executable, metavar="PYTHON", help="has the peers")
     asked = parser.parse_args()
+    if asked.tasks < 1 or asked.times < 1:
+        parser.error("at least one task is run, at least once")
+    if shutil.which(asked.peers) is None:
+        parser.error(f"--peers {asked.peers}: is no program; name a Python, as in --peers P/bin/python")
     taken = measured(asked.tasks, asked.times, asked.peers)
     print(f"CPU of {asked.tasks:,} tasks `{' '.join(TASK)}`, {WORKERS} at a time, least of {asked.times}")
     for name, taken_s in taken.items():

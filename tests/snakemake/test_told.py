@@ -158,3 +158,10 @@ rule gathered:
     assert "99 cores" in said
     assert "Error in rule part" in said
     assert not ours.state.jobs.unfinished()
+
+
+@pytest.mark.full
+def test_what_only_lets_options_be_written_runs_no_jobs(project):
+    said = project(CHAIN.format(then="true")).run("3.txt", code=1, executor="asa-slurm-options")
+    assert "asa-slurm-options runs no jobs. Take --executor asa." in said
+    assert "AttributeError" not in said
