@@ -83,7 +83,7 @@ def resume(
         ended = Run(state.workflow, load_strategy(plan.strategy), name=plan.name, place=str(folder.path))
         return checked(RunResult(ended, state.outcome or "failed", state.reason, tuple(records)), check=check)
     check_resumable(state, state.workflow, (), retry=retry)
-    readiness.prefer(plan.estimator, Path(plan.bank) if plan.bank else None)
+    readiness.prefer(plan.estimator)
     facility = open_facility(plan.backend, None, {**plan.settings, **(settings or {})}).facility
     where = Path(plan.folder or ".")
     if not where.is_dir():

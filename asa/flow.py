@@ -467,7 +467,7 @@ class Flow:
             hint = 'Write it below `if __name__ == "__main__":`.'
             raise InputError("is called where a stage only looks for its function", where="Flow.run", hint=hint)
         if estimator != AUTO:
-            readiness.prefer(estimator, None)
+            readiness.prefer(estimator)
         opened = open_facility(backend, site, settings)
         chosen = at_price(strategy or opened.strategy or "asa-plan", opened.price)
         how = check_strategy(chosen)

@@ -254,7 +254,7 @@ class _BankWaits:
         from asa.estimators.bank import max_records
 
         self._system = system
-        readiness.prefer("asa-blind", folder)
+        readiness.prefer("asa-blind")
         latest = WaitStore(folder, create=False).read()
         self._records = [record for record in latest if record.job.system == system][-max_records() :]
         self._bank: WaitBank | None = None

@@ -140,7 +140,7 @@ class AskedRun:
         from asa.runner.begin import choose_estimator
 
         chosen = choose_estimator(self.forecasting.estimator, strategy, world, self.forecasting.history)
-        readiness.prefer(chosen.estimator, self.bank)
+        readiness.prefer(chosen.estimator)
         why = compile_if_lacking(chosen.why, self.bank, quiet=self.quiet)
         if why and not self.quiet:
             write_notice(f"Waits are predicted by `{chosen.estimator}`: {why}.")
@@ -208,7 +208,7 @@ def read_asked(
     parameters, options = given.split(workflow, lambda tried: open_facility(backend, site, tried))
     flow = _workflow_of(workflow, cores, parameters, only_look=only_look)
     if forecasting.estimator != AUTO:
-        readiness.prefer(forecasting.estimator, bank_folder(forecasting.bank))
+        readiness.prefer(forecasting.estimator)
         plugins.load("asa.estimators", forecasting.estimator)
     if is_file(workflow):
         _check_file(workflow, parameters, only_look=only_look, quiet=quiet)

@@ -68,19 +68,14 @@ def from_bank(bank: Path | None, system: str | None, partitions: Sequence[str], 
     Raises `InputError`: the bank has no jobs of it, or it is not clear which system is meant.
     """
     from asa.cli.compiling import compile_if_lacking
-    from asa.core import plainly
     from asa.estimators import kept, readiness
     from asa.estimators.bank import WaitBank, max_records
     from asa.estimators.store import WaitStore, default_folder
 
     folder = bank or default_folder()
     file = kept.file_of(folder, system or "", user or "")
-    readiness.prefer(readiness.BLIND, folder)
-    # loading compiled code takes half a second, a prediction without it a millisecond
-    is_current = folder.exists() and kept.is_current(file, WaitStore(folder, create=False))
-    if is_current:
-        plainly.choose(plain=True)
-    if not is_current:
+    readiness.prefer(readiness.BLIND)
+    if not (folder.exists() and kept.is_current(file, WaitStore(folder, create=False))):
         compile_if_lacking("", folder, quiet=False)
     from asa.estimators.contextual import ContextualAsa
 
@@ -150,7 +145,7 @@ def from_queue(
         estimates_s = _site_estimates(world, asked(tuple(partitions) or (capabilities.partition,)))
     own = _hashed(user or getpass.getuser())
     chosen = choose(events, own)
-    readiness.prefer(chosen.name, folder)
+    readiness.prefer(chosen.name)
     why = compile_if_lacking(chosen.why, folder, quiet=False)
     seen = _QueueLook.of(events)
     learned = _learned(folder, chosen.name, capabilities.system, capabilities.max_cores, now_s)

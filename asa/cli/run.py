@@ -375,7 +375,6 @@ def resume(
     from asa.cli.detaching import detach as leave
     from asa.cli.driving import reopen, tell_end
     from asa.cli.revising import (
-        bank_folder,
         changed_file,
         check_estimator,
         revise,
@@ -402,8 +401,7 @@ def resume(
     if not again and (outcome == "completed" or (outcome is not None and not retry and not _has_loose_ends(folder))):
         write_notice(f"{folder.path.name} has ended already.")
         raise typer.Exit(tell_end(folder, as_json=output is Output.JSON))
-    kept_in = Path(folder.plan.bank) if bank is None and folder.plan.bank else bank_folder(bank)
-    readiness.prefer(estimator or folder.plan.estimator, kept_in)
+    readiness.prefer(estimator or folder.plan.estimator)
     check_estimator(estimator)
     given = Given(parameters, options, either)
     if workflow is None and parameters:

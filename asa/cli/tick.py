@@ -75,7 +75,7 @@ def _look(folder: RunFolder, state: RunState, *, kept: str, quiet: bool) -> None
         )
     if quiet:
         plainly.on_compiling = None
-    readiness.prefer(folder.plan.estimator, Path(folder.plan.bank) if folder.plan.bank else None)
+    readiness.prefer(folder.plan.estimator)
     facility = reopen(folder, {})
     near = with_local_stages(folder.plan.backend, state.workflow.stages.values(), facility)
     display = Silent() if quiet else Lines()

@@ -7,6 +7,7 @@ numbers it reads several times faster than those of an array.
 
 from __future__ import annotations
 
+import importlib
 import sys
 import warnings
 from collections.abc import Iterator
@@ -62,33 +63,6 @@ def _without_blas(linalg: Any) -> Iterator[None]:
 
 
 COMPILED = False
-if not plainly.wanted:
-    with suppress(ImportError), _without_settings_of_the_folder():
-        from numba import config, njit
-        from numba.core import event
-
-        with suppress(ImportError, AttributeError):  # numba's own modules: another version may not have these
-            from numba.np import linalg
-
-            with _without_blas(linalg):
-                import numba.np.arraymath  # noqa: F401 - which looks for it
-
-        _settings: Any = config
-        COMPILED = True
-
-        class _Announcing(event.Listener):
-            """Reports once that a kernel is being compiled; loading one that was compiled before is not reported."""
-
-            def on_start(self, _event: Any) -> None:
-                report, plainly.on_compiling = plainly.on_compiling, None
-                if report is not None:
-                    report()
-
-            def on_end(self, _event: Any) -> None:
-                """Report nothing."""
-
-        event.register("numba:compile", _Announcing())  # type: ignore[no-untyped-call]
-
 if TYPE_CHECKING:
 
     def At(number: int) -> int:  # noqa: N802 - it stands for a type
@@ -99,11 +73,52 @@ if TYPE_CHECKING:
         """Mark a constant as any whole number, where a kernel is called with it."""
         return number
 
-elif not COMPILED:
-    At = Int = index  # returns its argument, faster than a function of Python
 else:
-    At = np.uint64  # saves compiled code from checking whether an index counts from the end
-    Int = np.int64  # saves numba from compiling a kernel once more for a constant with which it is called
+    At = Int = index  # returns its argument, faster than a function of Python
+
+
+def _load() -> None:
+    """Load numba, if it is installed."""
+    global COMPILED, At, Int, _settings, _njit  # noqa: PLW0603 - what kernels are made of from now on
+    with suppress(ImportError), _without_settings_of_the_folder():
+        from numba import config, njit  # noqa: PLC0415 - which takes half a second
+        from numba.core import event  # noqa: PLC0415
+
+        with suppress(ImportError, AttributeError):  # numba's own modules: another version may not have these
+            from numba.np import linalg  # noqa: PLC0415
+
+            with _without_blas(linalg):
+                import numba.np.arraymath  # noqa: F401, PLC0415 - which looks for it
+
+        class Announcing(event.Listener):
+            """Reports once that a kernel is being compiled; loading one that was compiled before is not reported."""
+
+            def on_start(self, _event: Any) -> None:
+                report, plainly.on_compiling = plainly.on_compiling, None
+                if report is not None:
+                    report()
+
+            def on_end(self, _event: Any) -> None:
+                """Report nothing."""
+
+        event.register("numba:compile", Announcing())  # type: ignore[no-untyped-call]
+        COMPILED, _settings, _njit = True, config, njit
+        At = np.uint64  # type: ignore[assignment]  # saves compiled code from checking whether an index counts from the end
+        Int = np.int64  # type: ignore[assignment]  # saves compiling a kernel once more for a constant in its call
+
+
+_settings: Any = None
+_njit: Any = None
+_plain: dict[str, None] = {}  # modules with kernels in plain Python, each after those that it imports
+if not plainly.wanted:
+    _load()
+
+
+def change() -> None:
+    """Replace all kernels, which are plain Python, by compiled ones, wherever they are called by their module."""
+    _load()
+    for name in _plain if COMPILED else ():
+        importlib.reload(sys.modules[name])
 
 
 def kernel(function: Any, *, inline: bool = False) -> Any:
@@ -113,6 +128,7 @@ def kernel(function: Any, *, inline: bool = False) -> Any:
     `inline`: compile it into each kernel that calls it, too: a call costs for each array that is passed.
     """
     if not COMPILED:
+        _plain[function.__module__] = None
         return function
     options: dict[str, Any] = {"boundscheck": False, "_nrt": False, "no_cfunc_wrapper": True}
     if inline:
@@ -125,7 +141,7 @@ def kernel(function: Any, *, inline: bool = False) -> Any:
     if path is not None:
         _settings.CACHE_DIR = path
         try:
-            compiled = njit(cache=True, **options)(function)
+            compiled = _njit(cache=True, **options)(function)
         except RuntimeError:  # the cache cannot be written
             pass
         else:
@@ -133,7 +149,7 @@ def kernel(function: Any, *, inline: bool = False) -> Any:
                 return compiled
         finally:
             _settings.CACHE_DIR = named
-    return njit(**options)(function)
+    return _njit(**options)(function)
 
 
 def part(function: Any) -> Any:
@@ -142,8 +158,15 @@ def part(function: Any) -> Any:
 
 
 def seen(array: NDArray[Any]) -> Any:
-    """Return an array in the form that a kernel reads fastest.
+    """Return an array in the form that a kernel reads fastest, to be held for many calls.
 
     That is the array itself for numba, and a memory view for plain Python. Nothing is copied.
     """
+    if not COMPILED:
+        plainly.settle()
+    return passed(array)
+
+
+def passed(array: NDArray[Any]) -> Any:
+    """Return an array in the form that a kernel reads fastest, for one call."""
     return array if COMPILED else array.data

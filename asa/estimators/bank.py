@@ -484,7 +484,7 @@ def login_name() -> str:
 
 def max_records() -> int:
     """Return how many stored observations are learned at once: about a second's worth; fewer in plain Python."""
-    return _MAX_RECORDS if find_spec("numba") is not None and not plainly.wanted else _MAX_IF_SLOW
+    return _MAX_RECORDS if find_spec("numba") is not None and not plainly.is_for_good() else _MAX_IF_SLOW
 
 
 def history_records(history: JobHistory, *, most: int | None = None, system: str = "") -> Iterator[WaitRecord]:
@@ -534,6 +534,7 @@ def replay(
         The forecast for each job at its submission.
     """
     count = len(jobs)
+    plainly.expect(count)
     submits = np.array([job.submit_s for job in jobs], dtype=np.float64)
     waits = np.array([observation.wait_s for observation in observations], dtype=np.float64)
     runs = np.array(run_s, dtype=np.float64)

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from asa.core import plainly
 from asa.errors import InputError, StateError
 from asa.estimators import contextual_kernel as k
 from asa.estimators.alternatives import PAPER_ALTERNATIVES_S
@@ -296,6 +297,7 @@ class ContextualAsa:
                     hint="Give what was promised at construction.",
                 )
             self._model[k.OUTSIDE : k.OUTSIDE + promised] = outside
+        plainly.count(0.4)
         k.predict(
             float(job.submit_s), kind.width, kind.length, self._closeness, self._free[-1], kind.rows, self._stats,
             self._own, self._active, self._model, self._slots, self._tags,
@@ -344,6 +346,7 @@ class ContextualAsa:
         self._looked = None
         code = _CODES[observation.kind]
         noted, since_s = self._differences.next_row(job.submit_s) if code == k.EXACT else (0, 0.0)
+        plainly.count(0.6)
         k.learn(
             slot, code, float(observation.wait_s), kind.width, float(job.cores), float(job.walltime_s), float(since_s),
             noted, kind.rows, self._stats, self._own, self._active, self._model, self._slots, self._tags, self._past_x,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass, field
 from typing import Any
 
+from asa.core import plainly
 from asa.waits import QueuedJob, QueueEvent, WaitEstimator, at_least, exactly
 
 EstimatorOf = Callable[[str], WaitEstimator]
@@ -38,7 +39,9 @@ class FollowedQueue:
         A job is skipped if its submission was not reported.
         """
         known = 0
-        for event in self._catch_up(list(events), estimator) if self.is_behind else events:
+        news = self._catch_up(list(events), estimator, "ended" if sees_ends else "started")
+        plainly.expect(len(news) / 2)
+        for event in news:
             if event.what == "submitted":
                 if (job := event.job) is not None:
                     if (before := self.waiting.pop(event.key, None)) is not None:
@@ -67,11 +70,14 @@ class FollowedQueue:
         self.waiting.clear()
         self.running.clear()
 
-    def _catch_up(self, events: list[QueueEvent], estimator: EstimatorOf) -> list[QueueEvent]:
+    def _catch_up(self, events: list[QueueEvent], estimator: EstimatorOf, last: str) -> list[QueueEvent]:
         """Return the events that no earlier client has seen; forget the jobs that the site no longer shows.
 
-        `events`: all that the site shows, from the submission of each job on.
+        `events`: at first all that the site shows, from the submission of each job on; later those since.
+        `last`: what is reported last of a job.
         """
+        if not self.is_behind:
+            return events
         self.is_behind = False
         jobs = {event.key: event.job for event in events if event.job is not None}
         was = self.shown or {}
@@ -82,7 +88,7 @@ class FollowedQueue:
         )
         gone.lose_sight(estimator)
         own = Counter(self.own)
-        for key in (event.key for event in events if event.what in {"ended", "left"} and event.key not in same):
+        for key in (event.key for event in events if event.what in {last, "left"} and event.key not in same):
             if own[job := jobs[key]]:
                 own[job] -= 1
                 same.add(key)

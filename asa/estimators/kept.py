@@ -25,7 +25,7 @@ from asa.core.documents import read_json
 from asa.core.files import put
 from asa.errors import AsaError
 from asa.estimators.bank import Outcome, WaitBank, max_records
-from asa.estimators.choice import SEEING
+from asa.estimators.choice import BLIND, SEEING
 from asa.estimators.followed import FollowedQueue
 from asa.estimators.site_estimate import Lived
 from asa.estimators.store import WaitStore
@@ -36,7 +36,7 @@ _VERSION = 3
 _FEW_BYTES = 16_384  # the size of some dozen waits
 _OUTCOMES = 1000
 _RUNS = 1000  # number of latest runs whose users are counted
-_SLOW = (SEEING, "asa-boost", "asa-queue-boost")
+_CACHED = (BLIND, SEEING, "asa-boost", "asa-queue-boost")
 _FILES = 50  # number of files of jobs that are known again
 _WORTH_KEEPING = 40  # number of waits after which the cache is written again
 
@@ -143,6 +143,7 @@ class Learned:
                 if record.run_s >= 0 and record.observation.kind == "exact" and end_s <= until_s:
                     events.append((end_s, 2, place, record.id))
         events.sort(key=lambda event: event[:3])
+        plainly.expect(len(events) / 2)
         for _, kind, place, name in events:
             if kind == 0:
                 job = mine[place].job
@@ -299,7 +300,7 @@ def learn(
     if kept is None:
         mine = [record for record in news if record.job.system == system]
         news = mine[-max_records() :]
-        is_for_now = bool(plainly.wanted) and len(news) < len(mine) and find_spec("numba") is not None
+        is_for_now = plainly.is_for_good() and len(news) < len(mine) and find_spec("numba") is not None
         kept = Learned(digests, system, make(), settings, -math.inf)
     until_s = _until_s(kept, news) if until_s is None else max(until_s, kept.as_of_s)
     if kept.live(news, until_s) >= _WORTH_KEEPING and not is_for_now:
@@ -332,10 +333,10 @@ def bank_of(
 ) -> WaitBank:
     """Open a bank for a run on a system.
 
-    An estimator that simulates the queue or has trees comes from the cache: it learns ten times slower than others, and
-    each start of a run needs it. What such an estimator then learns of the queue is cached, too.
+    Each start of a run needs it, so an estimator that takes a millisecond or more for a wait, at least without compiled
+    code, comes from the cache. What it then learns of the queue is cached, too.
     """
-    if estimator not in _SLOW or store is None:
+    if estimator not in _CACHED or store is None:
         return WaitBank(estimator, seed=seed, machine_cores=machine_cores, store=store)
     bank = WaitBank(estimator, seed=seed, machine_cores=machine_cores)
     following = file_of(store.folder, system, estimator, "queue")

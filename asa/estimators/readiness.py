@@ -69,24 +69,29 @@ def is_fast_plainly(estimator: str) -> bool:
     return estimator in _PLAIN
 
 
-def prefer(estimator: str, bank: Path | None) -> None:
-    """Decide for this process, before kernels are imported, whether they run as plain Python.
+def prefer(estimator: str) -> None:
+    """Decide for this process, before kernels are imported, whether they run as plain Python, at least for now.
 
-    `estimator`: name of the estimator; if it simulates the queue, its code is always compiled. `bank`: the folder of
-    what it learns first; None for nothing.
+    `estimator`: name of the estimator. One that simulates the queue computes little in plain Python, and nothing if its
+    code was not compiled before.
     """
-    plainly.choose(plain=is_fast_plainly(estimator) and (_size_bytes(bank) <= _SMALL_BYTES or not learns_compiled()))
+    if is_fast_plainly(estimator):
+        plainly.choose(plain=True, for_now=learns_compiled())
+    else:
+        is_kept = estimator == SEEING and simulates_compiled()
+        plainly.choose(plain=is_kept, for_now=is_kept)
 
 
 def prefer_on_simulator() -> None:
     """Decide for this process, which runs on a simulated batch system: that has kernels, too; see `prefer`."""
-    if plainly.wanted is None:
+    if plainly.wanted is None or plainly.gives_way:
         plainly.choose(plain=not simulates_compiled())
+    plainly.settle()
 
 
 def is_short(bank: Path | None) -> bool:
     """Whether this process learns only the latest waits of a bank, because no code was compiled when it began."""
-    return bool(plainly.wanted) and _size_bytes(bank) > _SMALL_BYTES and find_spec("numba") is not None
+    return plainly.is_for_good() and _size_bytes(bank) > _SMALL_BYTES and find_spec("numba") is not None
 
 
 def _size_bytes(bank: Path | None) -> int:

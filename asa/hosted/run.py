@@ -279,7 +279,7 @@ class HostedRun:
                     return backend
 
                 plan = self.folder.plan
-                readiness.prefer(plan.estimator, Path(plan.bank) if plan.bank else None)
+                readiness.prefer(plan.estimator)
                 drive(
                     self.folder,
                     connect,
@@ -483,7 +483,7 @@ def begin(
         if lack := lacking(how, backend.capabilities):
             raise InputError(lack, where=f"strategy {settings.strategy!r}", hint="Take `per-stage`, or `asa-plan`.")
         estimator, why = _without_compiler(settings.estimator)
-        readiness.prefer(estimator, settings.bank)
+        readiness.prefer(estimator)
         chosen = choose_estimator(estimator, settings.strategy, backend, settings.history)
         if chosen.why == NOT_COMPILED:
             readiness.compile_later()

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from asa.core.compiled import seen
+from asa.core import plainly
+from asa.core.compiled import passed
 from asa.waits import JobAhead
 
 from . import futures_kernel as k
@@ -26,6 +27,7 @@ KINDS = 3
 
 _FIRST = np.geomspace(0.05, 2.0, 9)  # assumed ratios before anything is known
 _SEED = 20_261_124
+_SAMPLED_IN_WAITS, _JOB_IN_WAITS = 0.3, 0.001  # work of sampling, and for each job in a future; see `plainly.count`
 _MODES = {"ready": k.READY, "aging": k.AGING, "early": k.EARLY, "local": k.LOCAL}
 _Jobs = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 
@@ -104,8 +106,9 @@ def starts(size: int, running: _Jobs, waiting: _Jobs, requests: _Jobs) -> NDArra
     starts_s = np.zeros((len(running[2]), len(want)))
     queue = _queue((running[0][order], running[1][order], running[2][:, order]), waiting)
     asked = k.Requests(
-        *map(seen, (want.astype(np.int64), _flat(requests[1]), _flat(requests[2]), starts_s.reshape(-1)))
+        *map(passed, (want.astype(np.int64), _flat(requests[1]), _flat(requests[2]), starts_s.reshape(-1)))
     )
+    plainly.count(_SAMPLED_IN_WAITS + len(starts_s) * (len(order) + len(waiting[0])) * _JOB_IN_WAITS)
     k.all_futures(size, len(starts_s), queue, asked, _scratch(len(order) + len(waiting[0])))
     return starts_s
 
@@ -149,7 +152,8 @@ def plan_starts(
         np.zeros(own, dtype=np.int64), np.zeros(own), np.zeros(own),
     )  # fmt: skip
     scratch = _scratch(len(order) + len(both[0]))
-    k.all_plan_futures(size, samples, queue, k.PlanInQueue(*map(seen, columns)), scratch)
+    plainly.count(_SAMPLED_IN_WAITS + samples * (len(order) + len(both[0])) * _JOB_IN_WAITS)
+    k.all_plan_futures(size, samples, queue, k.PlanInQueue(*map(passed, columns)), scratch)
     return starts_s
 
 
@@ -167,7 +171,8 @@ def starting_now(
     due, jobs = running[1][order], len(waiting[0])
     scratch, nobody = _scratch(len(order) + jobs), np.zeros(0)
     queue = _queue((running[0][order], due, due), (*waiting, waiting[1]))
-    none = k.Requests(*map(seen, (nobody.astype(np.int64), nobody, nobody, nobody)))
+    none = k.Requests(*map(passed, (nobody.astype(np.int64), nobody, nobody, nobody)))
+    plainly.count(len(order) * _JOB_IN_WAITS + jobs * _JOB_IN_WAITS)
     left = k.future(size, 0, queue, none, scratch)
     begun = np.ones(jobs, dtype=np.bool_)
     begun[np.asarray(scratch.waits)[:left]] = False
@@ -179,7 +184,7 @@ def _queue(running: _Jobs, waiting: _Jobs) -> k.Queue:
     arrays = (
         running[0].astype(np.int64), *map(_flat, running[1:]), waiting[0].astype(np.int64), *map(_flat, waiting[1:])
     )  # fmt: skip
-    return k.Queue(*map(seen, arrays))
+    return k.Queue(*map(passed, arrays))
 
 
 def _flat(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -188,4 +193,4 @@ def _flat(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _scratch(jobs: int) -> k.Scratch:
     kinds = (np.int64, np.float64, np.float64, np.int64)
-    return k.Scratch(*(seen(np.zeros(max(jobs, 1), dtype=kind)) for kind in kinds))
+    return k.Scratch(*(passed(np.zeros(max(jobs, 1), dtype=kind)) for kind in kinds))

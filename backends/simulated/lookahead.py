@@ -40,7 +40,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from asa.core.compiled import seen
+from asa.core import plainly
+from asa.core.compiled import passed
 from asa.errors import InputError, StateError
 from asa.waits import LEVELS, JobAhead, QueuedJob, Surroundings, WaitForecast, WaitObservation
 
@@ -95,6 +96,7 @@ FACTS: dict[str, str] = {
 _UNNOTICED_AFTER_S = 3600.0
 _MAX_UNNOTICED = 10_000
 _NEVER_S = 1e300
+_LOOK_IN_WAITS, _JOB_IN_WAITS = 0.4, 0.04  # work of a look, and for each job in the queue; see `plainly.count`
 _LONGEST_S = float(k.HORIZON_S)
 _NOBODY, _NEW = 0, 1  # numbers of users: no particular user; and users who have not submitted anything yet
 _SITE_STEP = 0.01
@@ -459,8 +461,9 @@ class QueueSimulation:
         # new arrays each time: arrays returned earlier must not change
         self._opinions, self._facts = np.zeros(len(OPINIONS)), np.zeros(len(FACTS))
         arrays = (row, self._waiting.flat, running.flat, self._users.share, self._alike.share)
+        plainly.count(_LOOK_IN_WAITS + _JOB_IN_WAITS * (self._waiting.count + running.count))
         k.foresee(
-            k.Visible(*map(seen, (*arrays, self._opinions, self._facts)), *self._scratch),
+            k.Visible(*map(passed, (*arrays, self._opinions, self._facts, *self._scratch))),
             float(job.submit_s),
             self._waiting.count,
             running.count,
@@ -499,7 +502,7 @@ class QueueSimulation:
         lengths = {"s": SCALARS, "nobody": 0}
         names = k.Visible._fields[k.Visible._fields.index("s") :]
         self._scratch = tuple(
-            seen(np.zeros(lengths.get(name, self._room + BLOCK), dtype=kinds.get(name, np.int64))) for name in names
+            np.zeros(lengths.get(name, self._room + BLOCK), dtype=kinds.get(name, np.int64)) for name in names
         )
 
     # ------------------------------------------------------------------ state

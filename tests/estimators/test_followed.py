@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from asa.estimators import kept
+from asa.estimators.contextual import ContextualAsa
 from asa.estimators.followed import FollowedQueue
 from asa.estimators.store import WaitStore
 from asa.waits import QueuedJob, QueueEvent, exactly
@@ -110,8 +111,18 @@ def test_own_jobs_of_an_earlier_run_are_known_once():
     assert Counter(job for what, job, *_ in told.calls if what == "submitted") == Counter([own[0], own[3]])
 
 
-def opened(folder, now_s=1e6):
-    return kept.bank_of("asa-queue", WaitStore(folder, durable=False), "x", machine_cores=64, seed=1, now_s=now_s)
+def test_own_jobs_of_an_earlier_run_are_known_once_where_ends_are_not_reported():
+    queue = FollowedQueue(shown={})
+    queue.own += (own := [QueuedJob(float(n), 4, 600.0, "me", "x") for n in range(3)])
+    told, events = Recorder(), []
+    for number, job in enumerate(own):
+        events += [QueueEvent("submitted", str(number), job.submit_s, job), QueueEvent("started", str(number), 5.0)]
+    kept_queue(queue).follow(events, lambda _: told, sees_ends=False)
+    assert not told.calls
+
+
+def opened(folder, now_s=1e6, estimator="asa-queue"):
+    return kept.bank_of(estimator, WaitStore(folder, durable=False), "x", machine_cores=64, seed=1, now_s=now_s)
 
 
 def shown(count, key=str):
@@ -147,6 +158,20 @@ def test_the_next_run_simulates_the_queue_no_more(bank_folder):
     second["x"].adviser.submitted = simulated
     second.follow(shown(61)[60:])
     assert second.learned == first.learned
+
+
+@pytest.mark.parametrize("estimator", ["asa", "asa-queue"])
+def test_a_run_learns_no_wait_that_one_before_has_read(bank_folder, monkeypatch, estimator):
+    """What it has learned is loaded, which takes plain Python as long as learning some waits."""
+    first = opened(bank_folder, estimator=estimator)
+    stated = first.predict(asked := QueuedJob(1e6, 4, 600.0, "", "x"))
+    first.close()
+    learned = []
+    monkeypatch.setattr(ContextualAsa, "observe", lambda *given: learned.append(given))
+    second = opened(bank_folder, estimator=estimator)
+    assert not learned
+    assert second.learned == first.learned == 50
+    assert second.predict(asked) == stated
 
 
 def test_jobs_of_a_run_that_wait_when_its_client_leaves_are_not_in_the_kept_queue(bank_folder):

@@ -22,7 +22,8 @@ HEAP = "asa.backends.simulated.cores.heap"
 @pytest.fixture(autouse=True)
 def nothing_loaded(monkeypatch):
     """Have this process load nothing compiled yet, as at the beginning of a command."""
-    monkeypatch.setattr(plainly, "wanted", None)
+    for name, value in {"wanted": None, "gives_way": False, "_is_settled": False, "_left": 300.0}.items():
+        monkeypatch.setattr(plainly, name, value)
     monkeypatch.delitem(sys.modules, "asa.core.compiled", raising=False)
     monkeypatch.setattr(readiness, "is_loaded", lambda: False)
 
@@ -39,24 +40,29 @@ def kept(monkeypatch, *, is_kept):
 
 
 @pytest.mark.parametrize(
-    ("estimator", "size_bytes", "is_kept", "is_plain", "is_short"),
+    ("estimator", "size_bytes", "is_kept", "is_plain", "is_for_good", "is_short"),
     [
-        ("asa", 10_000, False, True, False),
-        ("asa", 10_000, True, True, False),
-        ("asa", 1_000_000, True, False, False),
-        ("asa", 1_000_000, False, True, True),
-        ("asa-queue", 10_000, False, False, False),
+        ("asa", 10_000, False, True, True, False),
+        ("asa", 10_000, True, True, False, False),
+        ("asa", 1_000_000, True, True, False, False),
+        ("asa", 1_000_000, False, True, True, True),
+        ("asa-queue", 10_000, False, False, False, False),
+        ("asa-queue", 10_000, True, True, False, False),
+        ("asa-boost", 10_000, True, False, False, False),
     ],
 )
 def test_plain_python_learns_little_or_what_was_never_compiled(
-    monkeypatch, tmp_path, estimator, size_bytes, is_kept, is_plain, is_short
+    monkeypatch, tmp_path, estimator, size_bytes, is_kept, is_plain, is_for_good, is_short
 ):
     kept(monkeypatch, is_kept=is_kept)
     bank = bank_of(tmp_path / "bank", size_bytes)
-    readiness.prefer(estimator, bank)
+    readiness.prefer(estimator)
     assert plainly.wanted is is_plain
+    assert plainly.is_for_good() is is_for_good
     assert readiness.is_short(bank) is is_short
-    assert max_records() == (3000 if is_plain else 20_000)
+    assert max_records() == (3000 if is_for_good else 20_000)
+    plainly.expect(1e6)
+    assert plainly.wanted is is_for_good, "much is left to compiled code, if there is any"
 
 
 @pytest.mark.parametrize("is_kept", [True, False])
@@ -65,7 +71,8 @@ def test_a_simulated_site_is_plain_python_until_that_is_compiled_unless_an_estim
     open_facility("simulated", settings={"system": "hpc2n"})
     assert plainly.wanted is not is_kept
     monkeypatch.setattr(plainly, "wanted", None)
-    readiness.prefer("asa-queue", None)
+    monkeypatch.setattr(plainly, "_is_settled", False)
+    readiness.prefer("asa-queue")
     open_facility("simulated", settings={"system": "hpc2n"})
     assert plainly.wanted is False
 
@@ -78,10 +85,69 @@ def test_what_is_loaded_stays_as_it_is(monkeypatch):
             assert plainly.wanted is not is_compiled
 
 
-def test_a_bank_that_is_missing_is_small(tmp_path):
-    for bank in (None, tmp_path / "none"):
-        readiness.prefer("asa", bank)
+def test_a_bank_that_is_missing_is_not_short(monkeypatch, tmp_path):
+    kept(monkeypatch, is_kept=False)
+    readiness.prefer("asa")
+    assert not any(map(readiness.is_short, (None, tmp_path / "none")))
+
+
+def test_plain_python_gives_way_once_enough_was_counted(monkeypatch):
+    kept(monkeypatch, is_kept=True)
+    monkeypatch.setattr(plainly, "_left", 10.0)
+    readiness.prefer("asa")
+    for _ in range(10):
+        plainly.expect(1.0)
+        plainly.count(1.0)
         assert plainly.wanted
+    plainly.count(0.1)
+    assert plainly.wanted is False
+
+
+def test_on_a_simulated_site_nothing_changes_later(monkeypatch):
+    """Its machine holds arrays in the form that only plain, or compiled, code reads."""
+    kept(monkeypatch, is_kept=True)
+    readiness.prefer("asa")
+    open_facility("simulated", settings={"system": "hpc2n"})
+    readiness.prefer("asa")
+    assert plainly.wanted is False
+    monkeypatch.setattr(plainly, "wanted", None)
+    monkeypatch.setattr(plainly, "_is_settled", False)
+    kept(monkeypatch, is_kept=False)
+    open_facility("simulated", settings={"system": "hpc2n"})
+    kept(monkeypatch, is_kept=True)
+    readiness.prefer("asa")
+    plainly.expect(1e6)
+    assert plainly.wanted
+
+
+@pytest.mark.parametrize("estimator", ["asa", "asa-queue"])
+def test_an_estimator_goes_on_to_the_bit_where_plain_python_gives_way(estimator):
+    pytest.importorskip("numba")
+    code = (
+        "import hashlib, json, sys; from asa.core import compiled_files, plainly\n"
+        "plain, left = sys.argv[2:]; plainly.choose(plain=plain == 'yes', for_now=left != 'all')\n"
+        "plainly._left = float(left) if left != 'all' else 0.0\n"
+        "from asa import WaitBank; from asa.waits import QueuedJob, exactly\n"
+        "learner = WaitBank(sys.argv[1], machine_cores=64)['s']; said = hashlib.sha256(); waiting = []\n"
+        "for hour in range(24):\n"
+        "    jobs = [QueuedJob(3600.0 * hour, cores, 7200.0, f'u{hour % 3}', 's') for cores in (8, 32, 64)]\n"
+        "    said.update(learner.predict_together(jobs).waits_s.tobytes())\n"
+        "    waiting.append(learner.submitted(jobs[hour % 3], learner.predict(jobs[hour % 3])))\n"
+        "    if hour % 4 == 3:\n"
+        "        learner.observe(waiting.pop(0), exactly(900.0 * (1 + hour % 5)))\n"
+        "said.update(json.dumps(learner.state()).encode())\n"
+        "from asa.core import compiled; print(compiled.COMPILED, said.hexdigest())"
+    )
+
+    def said(*how):
+        command = [sys.executable, "-c", code, estimator, *how]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+    plain, compiled = said("yes", "all"), said("no", "all")
+    assert (plain[0], compiled[0]) == ("False", "True")
+    assert plain[1] == compiled[1]
+    for left in (0.3, 7.0, 31.0):
+        assert said("yes", str(left)) == compiled
 
 
 @pytest.mark.parametrize("is_kept", [True, False])
