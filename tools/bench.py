@@ -402,8 +402,18 @@ def fans() -> Iterator[Row]:
             )
             (place / "fan.toml").write_text('name = "fan"\n' + "".join(stages))
             plain = cpu(["sh", "-c", f"seq {count} | xargs -P 2 -I N sh -c true"], place)
-            own = cpu([asa, "run", "fan.toml", "--backend", "local", "--strategy", "per-stage"], place, 3)
-            yield f"a fan of {count}, local", own, "xargs", plain
+            run = [asa, "run", "fan.toml", "--backend", "local", "--strategy"]
+            own_s, *predicting_s = (
+                cpu([*run, name], place, 3, budgets.at_home_in(place)) for name in ("per-stage", "asa", "asa-plan")
+            )
+            yield f"a fan of {count}, local", own_s, "xargs", plain
+            for name, taken_s in zip(("asa", "asa-plan"), predicting_s, strict=True):
+                yield (
+                    f"  by {name}",
+                    taken_s,
+                    f"its budget, {budgets.PREDICTING:g} times per-stage",
+                    budgets.PREDICTING * own_s,
+                )
 
 
 def tasks() -> Iterator[Row]:

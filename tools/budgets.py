@@ -22,10 +22,13 @@ COMMANDS: Mapping[str, float] = {
     "runs": 1.5,
     "explain a": 1.5,
     "tick": 1.5,
-    "check flow.toml": 2.0,  # not 1.5: to load pydantic and to build the model of workflow files takes 0.7
+    "check flow.toml": 1.5,
     "predict --cores 1 --walltime 1min --backend local": 2.5,
 }
 """What each command may take, in a folder that `prepare` has made; the run there has ended."""
+
+PREDICTING = 2.0
+"""What a fan of 10 or 100 may take by a strategy that predicts waits, in fans by `per-stage`."""
 
 DISCIPLINES: Mapping[str, float] = {"EASY": 8.0, "conservative": 10.0, "multifactor": 8.0}
 """What simulating a log under a discipline of the general core may take, in replays of the same log.

@@ -205,7 +205,8 @@ def fans(peers, others):
             fixed = cost[0] - small * each[name]
             print(
                 f"{name:<18} fixed {fixed:5.2f} s   a stage {1e3 * each[name]:6.2f} ms, {each[name] / plain:5.2f} times"
-                f" the loop's   {small} stages {cost[0]:5.2f} s, {large} stages {cost[1]:5.2f} s"
+                f" the loop's   {small} stages {cost[0]:5.2f} s, {large} stages {cost[1]:5.2f} s,"
+                f" {cost[1] / costs['asa per-stage'][1]:4.2f} times per-stage's (budget {budgets.PREDICTING:g})"
             )
 
 
