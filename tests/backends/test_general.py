@@ -119,6 +119,27 @@ def test_every_discipline_equals_the_plain_cluster(jobs, order, backfill):
     assert general(POOLS, jobs, order=order, backfill=backfill) == expected
 
 
+@pytest.mark.parametrize("backfill", [Periodic(5, 40, 60, 4), Periodic(3, 15, 1000, 1)], ids=lambda b: f"{b.depth}")
+@pytest.mark.parametrize("seed", range(4))
+def test_jobs_that_ask_for_the_same_or_more_are_planned_each_on_its_own(seed, backfill):
+    """Periodic backfilling does not try again what a job that asks for no more could not have."""
+    rng = np.random.default_rng(seed)
+    jobs = [
+        {
+            "submit": submit,
+            "run": int(rng.integers(1, 12)),
+            "request": int(rng.choice([12, 13, 15, 20])),
+            "demand": {"cores": int(rng.choice([1, 2, 3, 5])), "bb": int(rng.choice([0, 0, 2, 3]))},
+            "user": 0,
+            "qos": 0,
+            "partition": 0,
+        }
+        for submit in sorted(rng.integers(0, 40, 60).tolist())
+    ]
+    expected = simulate(POOLS, jobs, order=Fcfs(), backfill=backfill)
+    assert general(POOLS, jobs, order=Fcfs(), backfill=backfill) == expected
+
+
 def narrow(*jobs):
     """Make jobs of one user and partition, each given as (submit, run, cores, bb, qos)."""
     return [

@@ -126,6 +126,7 @@ class GeneralCore:
         self._each = {"demand": len(capacity), "bookings": 0}  # numbers that a job has of these
         if self._s[k.BACKFILL] == k.CONSERVATIVE:
             self._each["bookings"] = k.BOOKING
+        if self._s[k.BACKFILL] in (k.CONSERVATIVE, k.PERIODIC):
             self._arrays["kinds"] = np.zeros(len(capacity) * k.MAGNITUDES * profile.ROW, dtype=np.int64)
         self._grow()
         for name in ("start", "end", "plan"):
@@ -168,7 +169,7 @@ class GeneralCore:
                 s[k.ORDER] = k.MULTIFACTOR
                 weights[[k.AGE, k.MAX_AGE, k.SIZE, k.FAVOR_SMALL]] = m.age, m.max_age_s, m.size, m.favor_small
                 weights[[k.FAIR_SHARE, k.HALF_LIFE]] = m.fair_share, m.half_life_s
-                s[[k.TREE, k.SHARERS, k.PERIOD, k.RECKONED]] = m.fair_tree, m.users, m.period_s, -1
+                s[[k.TREE, k.SHARERS, k.PERIOD, k.RECKONED, k.SCORED]] = m.fair_tree, m.users, m.period_s, -1, -1
                 weights[[k.PARTITION, k.QOS]] = m.partition, m.qos
                 weights[k.HIGHEST_QOS] = self.load.qos.max(initial=0)
                 by_age = m.age >= 0 and not (m.size or m.partition or m.qos)  # in which order a user's jobs always are
@@ -451,6 +452,7 @@ class GeneralCore:
             arrays[name][index] = value
         arrays["user"][index] = users - 1 if self.client_user is None else self.client_user
         arrays["weights"][k.HIGHEST_QOS] = max(arrays["weights"][k.HIGHEST_QOS], qos)
+        self._s[k.SCORED] = -1  # as all scores may have changed
         if self.client_user is None:
             self._s[k.USERS] = users
         self._set_demand(index, cores, sources)

@@ -75,6 +75,7 @@ from .general_state import (
     RUN,
     RUNNING,
     SCANNED,
+    SCORED,
     SHADOW,
     SHARERS,
     SIZE,
@@ -94,16 +95,20 @@ from .general_state import (
 )
 from .heap import BITS, MASK, forget, pop, push
 from .profile_kernel import (
+    ALIKE,
     EARLIER,
     IDLE,
+    LATEST,
     NOBODY,
     TIME,
     advance,
+    asks_no_more,
     book,
     count_due,
     earliest,
     finish,
     fits,
+    kind_of,
     leave,
     next_begin,
     replan,
@@ -125,10 +130,10 @@ def _before(s: Any, a: Any, one: int, other: int) -> bool:
 
 
 @kernel
-def _sort(s: Any, a: Any) -> int:
-    """Sort the queue by insertion, as it is nearly sorted from the previous pass; return how far it is as before."""
+def _sort(s: Any, a: Any, first: int) -> int:
+    """Sort the queue by insertion from a place on, up to which it is in order; return how far it is as before."""
     queue, unchanged = a.queue, s[SORTED]
-    for i in range(1 if s[ORDER] in (WFP, MULTIFACTOR, CUSTOM) else max(unchanged, 1), s[QUEUED]):
+    for i in range(max(first, 1), s[QUEUED]):
         job = queue[At(i)]
         j = i
         while j > 0 and _before(s, a, job, queue[At(j - 1)]):
@@ -148,7 +153,7 @@ def in_order_of_age(s: Any, a: Any) -> None:
     order = s[ORDER]
     s[ORDER] = FCFS
     s[SORTED] = s[SCANNED] = 0
-    _sort(s, a)
+    _sort(s, a, 0)
     s[SORTED] = 0
     s[ORDER] = order
 
@@ -373,8 +378,11 @@ def _total_usage(a: Any) -> float:
 
 
 @part
-def _multifactor(s: Any, a: Any, moment: int, cores: float) -> None:
-    """Score the queue; a factor without weight is not computed, which leaves the sum as it is."""
+def _multifactor(s: Any, a: Any, moment: int, cores: float) -> int:
+    """Score the queue, or only jobs that came since if no other scores have changed; return how far it is in order.
+
+    A factor without weight is not computed, which leaves the sum as it is.
+    """
     w, queue, score, submit, user, share = a.weights, a.queue, a.score, a.submit, a.user, a.share
     age_weight, max_age, fair_share = w[AGE], w[MAX_AGE], w[FAIR_SHARE]
     size_weight, favor_small, partition, qos, highest = (
@@ -384,7 +392,9 @@ def _multifactor(s: Any, a: Any, moment: int, cores: float) -> None:
         w[QOS],
         w[HIGHEST_QOS],
     )
-    for i in range(s[QUEUED]):
+    begin = s[SORTED] if s[PERIOD] > 0 and s[SCORED] == moment else 0
+    s[SCORED], ordered, previous = moment, s[QUEUED], queue[At(max(begin - 1, 0))]
+    for i in range(begin, s[QUEUED]):
         job = queue[At(i)]
         points = age_weight * min(max(moment - submit[At(job)], 0) / max_age, 1.0)
         if size_weight != 0:
@@ -396,6 +406,10 @@ def _multifactor(s: Any, a: Any, moment: int, cores: float) -> None:
         if qos != 0 and highest > 0:
             points += qos * a.qos[At(job)] / highest
         score[At(job)] = math.floor(points + 1e-6)  # whole points, independent of rounding errors of the parts
+        if ordered > i and score[At(job)] >= score[At(previous)] and _before(s, a, job, previous):
+            ordered = i
+        previous = job
+    return int(ordered)
 
 
 @part
@@ -697,6 +711,7 @@ def _begin_planned(s: Any, a: Any) -> bool:
 def _periodic(s: Any, a: Any) -> None:
     """Plan as many jobs as the depth allows, and start those whose time is now."""
     now, grid, pools = s[NOW], s[RESOLUTION], len(a.free)
+    points, kinds, until = a.profile.points, a.profile.kinds, now + s[WINDOW] + 1
     reset(s, a.profile, a.running, a.expected, a.free)
     left = s[DEPTH]
     for i in range(s[QUEUED]):
@@ -706,21 +721,32 @@ def _periodic(s: Any, a: Any) -> None:
         if left == 0:
             break
         left -= 1
-        moment, point = now, earliest(a.profile, job, s[HEAD], now, NEVER, pools)
+        point, kind = s[HEAD], kind_of(a.profile, job, pools)
+        less = kinds[At(kind + ALIKE)]
+        bounded = less != NOBODY and asks_no_more(a.profile, less, job, pools)
+        if bounded:  # a job that asks for no more could not begin before this point, or not at all
+            point = kinds[At(kind + LATEST)]
+        moment = now
+        if point != NOBODY:
+            moment = max(points[At(point + TIME)], now)
+            point = earliest(a.profile, job, point, moment, until, pools)
         while (
             point != NOBODY
-            and max(a.profile.points[At(point + TIME)], moment) > now
-            and max(a.profile.points[At(point + TIME)], moment) % grid != 0
+            and max(points[At(point + TIME)], moment) > now
+            and max(points[At(point + TIME)], moment) % grid != 0
         ):
-            moment = max(a.profile.points[At(point + TIME)], moment)
+            moment = max(points[At(point + TIME)], moment)
             moment += grid - moment % grid
-            point = earliest(a.profile, job, point, moment, NEVER, pools)
-        if point == NOBODY or max(a.profile.points[At(point + TIME)], moment) - now > s[WINDOW]:
-            continue
-        moment = max(a.profile.points[At(point + TIME)], moment)
-        book(s, a.profile, job, point, moment)
-        if moment == now:
-            launch(s, a, job)
+            point = earliest(a.profile, job, point, moment, until, pools)
+        if point != NOBODY and max(points[At(point + TIME)], moment) >= until:
+            point = NOBODY
+        if point != NOBODY:
+            moment = max(points[At(point + TIME)], moment)
+            point = book(s, a.profile, job, point, moment)
+            if moment == now:
+                launch(s, a, job)
+        if not bounded or asks_no_more(a.profile, job, less, pools):
+            kinds[At(kind + ALIKE)], kinds[At(kind + LATEST)] = job, point
 
 
 @part
@@ -759,19 +785,21 @@ def schedule(s: Any, a: Any, mode: int) -> bool:
 @part
 def in_order(s: Any, a: Any) -> int:
     """Sort the queue in its order, with the caller's scores for a custom one; return how far it is as before."""
-    if s[ORDER] == MULTIFACTOR:
-        moment, total = s[RECKONED] if s[PERIOD] > 0 else s[NOW], _total_usage(a)
-        if s[PERIOD] == 0 and (s[TREE] > 0 or s[QUEUED] > len(a.usage)):
+    order, first = s[ORDER], s[SORTED]
+    if order == MULTIFACTOR:
+        moment, total = s[RECKONED] if s[PERIOD] > 0 else s[NOW], 0.0
+        if s[PERIOD] == 0 and s[TREE] > 0:
             _share_all(s, a)
-        elif s[PERIOD] == 0 and not s[BY_USER]:
-            for i in range(s[QUEUED]):
-                _share(s, a, a.queue[At(i)], total)
+        elif s[PERIOD] == 0:
+            total = _total_usage(a)
         if s[BY_USER]:
             return int(_sort_by_user(s, a, moment, total))
-        _multifactor(s, a, moment, float(a.weights[WEIGHTS]))
-    elif s[ORDER] not in (FCFS, CUSTOM):
+        for i in range(s[QUEUED] if s[PERIOD] == 0 and s[TREE] == 0 else 0):
+            _share(s, a, a.queue[At(i)], total)
+        first = _multifactor(s, a, moment, float(a.weights[WEIGHTS]))
+    elif order not in (FCFS, CUSTOM):
         _score(s, a)
-    return int(_sort(s, a))
+    return int(_sort(s, a, 0 if order in (WFP, CUSTOM) else first))
 
 
 # ---------------------------------------------------------------------- the loop

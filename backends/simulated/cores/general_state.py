@@ -49,8 +49,9 @@ from typing import Any, NamedTuple
     AHEAD,
     SHADOW,
     BY_USER,
-) = range(43)
-SCALARS = 43
+    SCORED,
+) = range(44)
+SCALARS = 44
 
 # phases of `run_events`, and its results
 RUN, REST, BEGIN = range(3)
@@ -81,7 +82,7 @@ class Profile(NamedTuple):
 
     points: Any
     bookings: Any  # by job, under conservative backfilling
-    kinds: Any  # under conservative backfilling
+    kinds: Any  # under conservative and periodic backfilling
     plan: Any  # as in `Arrays`
     demand: Any
     request: Any

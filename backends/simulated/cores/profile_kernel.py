@@ -51,8 +51,9 @@ TIME, AFTER, BEFORE, USES, THERE, IDLE = range(6)
 OPENS, CLOSES, NEXT_THERE, _, NEXT_ALIKE, _, KIND, EARLIER, SINCE, FROM, UNTIL = range(11)
 # a row, for kinds of the same width: the sum of the least durations of those of which a job may wait, and these kinds
 ROW = 1 + 2 * MAGNITUDES
-# a kind of booking: the first of those whose job waits, and an upper bound of the latest hole that one may fit
-FIRST, LATEST = range(2)
+# a kind of booking: the first of those whose job waits, and an upper bound of the latest hole that one may fit; under
+# periodic backfilling a job, and the point at which it was planned, NOBODY if at none
+ALIKE, LATEST = range(2)
 SLIDE, HOLE = 1, 2
 
 
@@ -91,7 +92,7 @@ def reset(s: Any, p: Any, running: Any, expected: Any, free: Any) -> None:
     for row in range(0, len(p.kinds), ROW):
         p.kinds[At(row)] = 0
         for kind in range(row + 1, row + ROW, 2):
-            p.kinds[At(kind + FIRST)], p.kinds[At(kind + LATEST)] = NOBODY, -NEVER
+            p.kinds[At(kind + ALIKE)], p.kinds[At(kind + LATEST)] = NOBODY, -NEVER
 
 
 @kernel
@@ -199,10 +200,36 @@ def earliest(p: Any, job: int, point: int, since: int, until: int, pools: int) -
 
 
 @kernel
-def book(s: Any, p: Any, job: int, point: int, begin: int) -> None:
-    """Subtract a job's demand from what is idle for its request, from a time on that is not before a point."""
+def book(s: Any, p: Any, job: int, point: int, begin: int) -> int:
+    """Subtract a job's demand from what is idle for its request, from a time on that is not before a point.
+
+    Returns the point at that time.
+    """
     first = _cut(s, p.points, point, begin)
     _add(p, job, first, _cut(s, p.points, first, begin + p.request[At(job)]), -1, s[POOLS])
+    return int(first)
+
+
+@kernel
+def kind_of(p: Any, job: int, pools: int) -> int:
+    """Return the kind of a job, of which its row then has the duration."""
+    pool = 0
+    while pool < pools - 1 and p.demand[At(job * pools + pool)] == 0:
+        pool += 1
+    row, lasts = _row(pool, _magnitude(p.demand[At(job * pools + pool)])), _magnitude(p.request[At(job)])
+    p.kinds[At(row)] |= 1 << lasts
+    return int(row + 1 + 2 * lasts)
+
+
+@kernel
+def asks_no_more(p: Any, job: int, other: int, pools: int) -> bool:
+    """Whether a job fits wherever another does."""
+    if p.request[At(job)] > p.request[At(other)]:
+        return False
+    for k in range(pools):
+        if p.demand[At(job * pools + k)] > p.demand[At(other * pools + k)]:
+            return False
+    return True
 
 
 # ---------------------------------------------------------------------- a profile that is kept
@@ -219,18 +246,13 @@ def reserve(s: Any, p: Any, job: int) -> None:
     last = _cut(s, p.points, first, p.points[At(first + TIME)] + p.request[At(job)])
     _add(p, job, first, last, -1, pools)
     _enter(s, p, job, first, last)
-    pool = 0
-    while pool < pools - 1 and p.demand[At(job * pools + pool)] == 0:
-        pool += 1
-    row, lasts = _row(pool, _magnitude(p.demand[At(job * pools + pool)])), _magnitude(p.request[At(job)])
-    p.kinds[At(row)] |= 1 << lasts
-    kind = row + 1 + 2 * lasts
+    kind = kind_of(p, job, pools)
     p.bookings[At(booking + KIND)], p.bookings[At(booking + EARLIER)] = kind, 0
-    shorter, other = NOBODY, p.kinds[At(kind + FIRST)]
+    shorter, other = NOBODY, p.kinds[At(kind + ALIKE)]
     while other != NOBODY and p.request[At(other)] < p.request[At(job)]:
         shorter = other
         other = p.bookings[At(other * BOOKING + NEXT_ALIKE)]
-    _link(p.kinds, kind + FIRST, shorter, p.bookings, job, NEXT_ALIKE)
+    _link(p.kinds, kind + ALIKE, shorter, p.bookings, job, NEXT_ALIKE)
     p.kinds[At(kind + LATEST)] = max(p.kinds[At(kind + LATEST)], p.plan[At(job)] - p.request[At(job)])
 
 
@@ -288,7 +310,7 @@ def leave(s: Any, p: Any, job: int, starts: bool) -> None:
     booking = job * BOOKING
     first, last = p.bookings[At(booking + OPENS)], p.bookings[At(booking + CLOSES)]
     _unlink(p.points, first + THERE, p.bookings, job, NEXT_THERE)
-    _unlink(p.kinds, p.bookings[At(booking + KIND)] + FIRST, p.bookings, job, NEXT_ALIKE)
+    _unlink(p.kinds, p.bookings[At(booking + KIND)] + ALIKE, p.bookings, job, NEXT_ALIKE)
     if not starts:
         give_back(p, job, first, last, s[POOLS])
         _release(s, p.points, last)
@@ -438,7 +460,7 @@ def _look_for_holes(p: Any, point: int, pool: int, before: int) -> None:
         shortest = waiting & -waiting
         while 0 < shortest <= lasts:
             kind = row + 1 + 2 * _magnitude(shortest)
-            if kinds[At(kind + FIRST)] == NOBODY:
+            if kinds[At(kind + ALIKE)] == NOBODY:
                 kinds[At(row)] ^= shortest
             elif kinds[At(kind + LATEST)] >= since:
                 _mark(p, kind, pool, idle, lasts, point, left)
@@ -453,7 +475,7 @@ def _mark(p: Any, kind: int, pool: int, idle: int, lasts: int, point: int, left:
     bound, hole, inside = -NEVER, p.points[At(left + TIME)], p.points[At(point + TIME)]
     after = p.points[At(point + AFTER)]
     until = p.points[At(after + TIME)] if after != NOBODY else NEVER
-    job = p.kinds[At(kind + FIRST)]
+    job = p.kinds[At(kind + ALIKE)]
     while job != NOBODY and p.request[At(job)] <= lasts:
         plan, request, booking = p.plan[At(job)], p.request[At(job)], job * BOOKING
         bound = max(bound, plan - request)
