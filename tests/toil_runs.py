@@ -63,7 +63,7 @@ class ToilProject:
             self.work,
             "--coordinationDir",
             self.work,
-            "--outdir" if runner[5] == "c" else "--outputDirectory",
+            "--outdir" if "cwl" in runner else "--outputDirectory",
         ]
         how += [self.folder / f"out-{batch_system}", "--disableProgress", "--statePollingWait", "1", "--clean", "never"]
         env = [f"{name}={self.env[name]}" for name in _OURS if name in self.env]

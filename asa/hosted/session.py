@@ -6,6 +6,7 @@ run begins with the first ready job; jobs that are new, changed or no longer wan
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -13,11 +14,22 @@ from pathlib import Path
 from typing import Protocol
 
 from asa.backend import Capabilities
+from asa.errors import RunError
 from asa.hosted.expected import Expectations
 from asa.hosted.gained import gained
 from asa.hosted.graph import Graph, HostJob
 from asa.hosted.options import GivenOptions
-from asa.hosted.run import Ending, HostedRun, Settings, begin, command_of, keep_parts, never_start, wind_up
+from asa.hosted.run import (
+    Ending,
+    HostedRun,
+    Settings,
+    begin,
+    command_of,
+    keep_parts,
+    last_words,
+    never_start,
+    wind_up,
+)
 from asa.hosted.settings import bank_folder, open_batch_system
 from asa.printable import printable
 from asa.sites import OpenedSite
@@ -25,6 +37,8 @@ from asa.strategies.planned import at_price
 from asa.units import parse_duration
 from asa.workflow import Stage
 
+_LAST_LINES = 15
+_KILL_S, _LOOK_S = 150.0, 0.1
 _Left = tuple[str, HostJob, tuple[str, ...]]  # a stage's name, its job, and the stages that it follows
 _Measured = Iterable[tuple[str, int, float, float]]  # see `Expectations.measured`
 
@@ -229,6 +243,23 @@ class HostSession:
         """Return the stages that have ended since the last call; see `HostedRun.endings`."""
         return self.run.endings() if self.run is not None else []
 
+    def withdraw(self, stages: Iterable[str]) -> list[Ending]:
+        """Cancel the jobs of stages that were handed over, and wait until they are gone; return all ends until then.
+
+        Raises `RunError`: they cannot be cancelled now.
+        """
+        left, ended, end_s = set(stages), list[Ending](), time.monotonic() + _KILL_S
+        if self.run is not None and left:
+            self.run.withdraw(left, f"{self.terms.name} has killed it")
+        while left:
+            ended += self.endings()
+            left -= {ending.stage for ending in ended}
+            if time.monotonic() > end_s:
+                names = ", ".join(sorted(left))
+                raise RunError("cannot be cancelled now", where=f"job {names}", hint="See: asa status.")
+            time.sleep(_LOOK_S if left else 0.0)
+        return ended
+
     def tell_job(self, stage: str, label: str, ending: Ending | None = None) -> str:
         """Say once which job runs a stage, with the command that shows its output; again if it is another job.
 
@@ -254,6 +285,21 @@ class HostSession:
     def logs(self, stage: str) -> str:
         """Return the command that shows what a stage printed."""
         return f"asa logs {stage}" + (f" --run {self.run.folder.path}" if self.run is not None else "")
+
+    def failure(self, ending: Ending, label: str, own_of: Callable[[str], str | None] = lambda log: log) -> str:
+        """Return how a job failed, with the last that its command printed.
+
+        `own_of`: takes from a log what the command printed itself, without the host; None if that is not known.
+        """
+        where = f"job {ending.job_id}" if ending.job_id else "its job"
+        text = f"asa: {label}: {where}: {ending.reason or 'failed'}.\n"
+        log = last_words(ending.log)
+        own = own_of(log)
+        if own == "":
+            text += f"Its command printed no errors. All of its output: {self.logs(ending.stage)}\n"
+        elif words := log if own is None else own:
+            text += f"The last of {ending.log}:\n" + "\n".join(words.splitlines()[-_LAST_LINES:]) + "\n"
+        return printable(text)
 
     # ------------------------------------------------------------------ the end
 

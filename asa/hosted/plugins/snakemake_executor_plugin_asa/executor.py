@@ -17,10 +17,9 @@ from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 
 from asa.errors import AsaError
 from asa.hosted.graph import HostJob
-from asa.hosted.run import Ending, last_words
+from asa.hosted.run import Ending
 from asa.hosted.session import HostSession, HostTerms
 from asa.hosted.settings import runs_folder
-from asa.printable import printable
 from asa.sites import OpenedSite
 
 from .options import given_options
@@ -29,7 +28,6 @@ from .requests import RequestReader
 
 _HOST = "Snakemake"
 _LOOK_S = 0.1
-_LAST_LINES = 15
 _TERMS = HostTerms(
     name=_HOST,
     option="--asa-{}".format,
@@ -111,7 +109,8 @@ class Executor(RemoteExecutor):
             if ending.completed:
                 self.report_job_success(info)
             else:
-                self._report_failure(info, ending)
+                message = self._session.failure(ending, label_of(info.job), own_output)
+                self.report_job_error(info, msg=message)
 
     def cancel_jobs(self, active_jobs: list[SubmittedJobInfo]) -> None:
         """Cancel all jobs, also those that were submitted ahead of time."""
@@ -152,18 +151,6 @@ class Executor(RemoteExecutor):
         except Exception as error:  # noqa: BLE001 - any error that ended asa's thread
             return f"asa cannot go on: {error}\nWhat was submitted goes on; run {_HOST} again to end it and begin anew."
         return ""
-
-    def _report_failure(self, info: SubmittedJobInfo, ending: Ending) -> None:
-        assert self._session is not None
-        where = f"job {ending.job_id}" if ending.job_id else "its job"
-        message = f"asa: {label_of(info.job)}: {where}: {ending.reason or 'failed'}.\n"
-        log = last_words(ending.log)
-        own = own_output(log)
-        if own == "":
-            message += f"Its command printed no errors. All of its output: {self._session.logs(ending.stage)}\n"
-        elif words := log if own is None else own:
-            message += f"The last of {ending.log}:\n" + "\n".join(words.splitlines()[-_LAST_LINES:]) + "\n"
-        self.report_job_error(info, msg=printable(message))
 
     def _command(self, job: JobExecutorInterface) -> str:
         assert self._session is not None

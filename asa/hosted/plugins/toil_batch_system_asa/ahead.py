@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -38,25 +38,20 @@ class Chain:
     end: Any
 
     @property
-    def first(self) -> Any:
-        """The job that Toil issues."""
-        return self.jobs[0]
-
-    @property
-    def kind(self) -> str:
-        """What similar chains share: the names of their jobs, without numbers."""
-        parts = (_parts_of(job) for job in self.jobs if not job.local or job is self.first)
-        return "-".join("_".join(part for part in name if not part.isdecimal()) for name in parts)
-
-    @property
-    def detail(self) -> str:
-        """What tells a chain from similar ones: the numbers in the name of its first job."""
-        return "-".join(part for part in _parts_of(self.first) if part.isdecimal())
+    def names(self) -> Iterator[list[str]]:
+        """The names of its jobs, in parts; those of jobs on the leader, which take no time, are left out."""
+        return (_parts_of(job) for job in self.jobs if not job.local or job is self.jobs[0])
 
     @property
     def label(self) -> str:
-        """What a user is to see."""
-        return ".".join(_parts_of(self.first))
+        """What tells people the chain from others."""
+        return "-".join(".".join(parts) for parts in self.names)
+
+    def node(self, waits: Iterable[str] = ()) -> HostJob:
+        """Return the job that asa knows; similar ones are those whose names differ in numbers alone."""
+        kind = "-".join("_".join(part for part in parts if not part.isdecimal()) or "step" for parts in self.names)
+        detail = "-".join(part for part in _parts_of(self.jobs[0]) if part.isdecimal())
+        return HostJob(str(self.jobs[0].jobStoreID), kind, self, tuple(waits), detail)
 
 
 @dataclass(slots=True)
@@ -70,8 +65,11 @@ class Ahead:
     _jobs: Any = None  # the job store
     _roots: dict[str, Any] = field(default_factory=dict)  # issued jobs, and ended ones that others follow
     _read: dict[str, Any] = field(default_factory=dict)  # descriptions of jobs that are not issued yet
-    _before: dict[str, set[str]] = field(default_factory=dict)  # by job: those that it directly follows
+    _before: dict[str, set[str]] = field(default_factory=dict)  # by job: those that it directly follows, as far as seen
     _chains: dict[str, Chain] = field(default_factory=dict)
+    # of one walk, by job: the jobs of the batch system that it waits for; and those jobs themselves
+    _waits: dict[str, set[str]] = field(default_factory=dict)
+    _found: dict[str, Chain] = field(default_factory=dict)
 
     def issued(self, job: Any) -> None:
         """Note that a job was issued."""
@@ -90,45 +88,74 @@ class Ahead:
             self._roots[name] = job
 
     def chain_of(self, job: Any) -> Chain:
-        """Return the jobs that Toil would run in the worker of this one, by its own rules, which come first."""
+        """Return the jobs that Toil would run in the worker of this one, by its own rules."""
         name = str(job.jobStoreID)
         if name not in self._chains:
             jobs, end = [job], job
             while not self.config.disableChaining and not _may_make_jobs(jobs[-1]):
                 end = copy.deepcopy(end)
                 end.detach_body()
-                if (found := nextChainable(end, self._store(), self.config)) is None:
+                is_there = all(self._left(str(other)) for other in end.nextSuccessors() or ())
+                if not is_there or (following := nextChainable(end, self._store(), self.config)) is None:
                     break
-                following = copy.copy(found)
-                found.replace(end)
-                jobs, end = [*jobs, following], found
+                jobs.append(copy.copy(following))
+                following.replace(end)
+                end = following
             self._chains[name] = Chain(tuple(jobs), end)
         return self._chains[name]
 
     def nodes(self) -> list[HostJob]:
         """Return the jobs that are issued, and those that are to follow them, with what each waits for."""
-        return list(_GraphWalk(self).nodes())
+        for name, job in list(self._roots.items()):
+            if not job.has_body() and not any(self._left(other) for other in job.allSuccessors()):
+                del self._roots[name]
+        self._waits, self._found, size = {}, {}, -1
+        # a job that follows several is reached from each: once all are known, what it brings is walked, too
+        while size < (size := sum(map(len, (*self._waits.values(), *self._before.values(), self._found)))):
+            for job in self._roots.values():
+                self._visit(job, set(), 0)
+        return [chain.node(self._waits[name]) for name, chain in self._found.items()]
 
-    def is_left(self, name: str) -> Any:
-        """Return the description of a job that has not run yet; None if it is over, or gone."""
+    def _visit(self, job: Any, waits: set[str], depth: int) -> set[str] | None:
+        """Take in a job and what follows it; return the batch system's jobs in that; None if not all can be known."""
+        name = str(job.jobStoreID)
+        mine = self._waits.setdefault(name, set())
+        mine |= waits
+        is_known = name in self._roots or len(self._before[name]) >= int(job.predecessorNumber)
+        if not is_known or depth > _MAX_DEPTH:
+            return None
+        if not job.has_body():
+            return self._visit_next(job, name, set(), depth)
+        chain, own = self.chain_of(job), set[str]()
+        if not job.local:
+            self._found[name] = chain
+            own = {name}
+        if any(map(_may_make_jobs, chain.jobs)):
+            return None
+        beyond = self._visit_next(chain.end, name, own or mine, depth)
+        return None if beyond is None else own | beyond
+
+    def _visit_next(self, job: Any, name: str, gate: set[str], depth: int) -> set[str] | None:
+        """Take in the jobs that follow: children at once, follow-ons once all that children bring about has ended."""
+        every = set[str]()
+        for phase in reversed(job.successor_phases):
+            following = [left for other in phase if (left := self._left(str(other))) is not None]
+            for one in following:
+                self._before.setdefault(str(one.jobStoreID), set()).add(name)
+            brought = [self._visit(one, gate, depth + 1) for one in following]
+            every.update(*(one for one in brought if one))
+            if None in brought:
+                return None
+            gate = gate | every
+        return every
+
+    def _left(self, name: str) -> Any:
+        """Return the description of a job that is not gone; else None."""
         if name in self._roots:
             return self._roots[name]
         if name not in self._read:
             self._read[name] = self._load(name)
         return self._read[name]
-
-    def roots(self) -> list[Any]:
-        """Return the issued jobs, and ended ones that others follow; others are forgotten."""
-        for name, job in list(self._roots.items()):
-            if not job.has_body() and not any(self.is_left(other) for other in job.allSuccessors()):
-                del self._roots[name]
-        return list(self._roots.values())
-
-    def follows(self, job: Any, before: str) -> bool:
-        """Note that a job directly follows another one; return whether all that it follows is known by now."""
-        known = self._before.setdefault(str(job.jobStoreID), set())
-        known.add(before)
-        return len(known) >= int(job.predecessorNumber)
 
     def _store(self) -> Any:
         if self._jobs is None:
@@ -144,64 +171,6 @@ class Ahead:
             return self._store().load_job(name) if self._store().job_exists(name) else None
         except NoSuchJobException:
             return None
-
-
-@dataclass(slots=True)
-class _GraphWalk:
-    """A walk over all that is known. A job that follows several is reached from each, so it is walked again."""
-
-    ahead: Ahead
-    found: dict[str, Chain] = field(default_factory=dict)  # jobs of the batch system
-    waits: dict[str, set[str]] = field(default_factory=dict)  # by job: the jobs of the batch system that it waits for
-    known: set[str] = field(default_factory=set)  # jobs of which all is known that they follow
-
-    def nodes(self) -> Iterator[HostJob]:
-        roots, before = self.ahead.roots(), (-1, -1, -1)
-        self.known.update(str(job.jobStoreID) for job in roots)
-        while before != (now := (len(self.found), sum(map(len, self.waits.values())), len(self.known))):
-            before = now
-            for job in roots:
-                self._visit(job, set(), 0)
-        for name, chain in self.found.items():
-            yield HostJob(name, chain.kind, chain, tuple(self.waits[name]), chain.detail)
-
-    def _visit(self, job: Any, waits: set[str], depth: int) -> set[str] | None:
-        """Take in a job and what follows it; return the batch system's jobs in that; None if not all can be known."""
-        name = str(job.jobStoreID)
-        mine = self.waits.setdefault(name, set())
-        mine |= waits
-        if name not in self.known or depth > _MAX_DEPTH:
-            return None
-        if not job.has_body():
-            return self._visit_next(job, name, set(), depth)
-        chain = self.ahead.chain_of(job)
-        if job.local:
-            gate, own = mine, set[str]()
-        else:
-            self.found[name] = chain
-            gate = own = {name}
-        if any(map(_may_make_jobs, chain.jobs)):
-            return None
-        beyond = self._visit_next(chain.end, str(chain.jobs[-1].jobStoreID), gate, depth)
-        return None if beyond is None else own | beyond
-
-    def _visit_next(self, job: Any, name: str, gate: set[str], depth: int) -> set[str] | None:
-        """Take in the jobs that follow: children at once, follow-ons once all that children bring about has ended."""
-        every = set[str]()
-        for phase in reversed(job.successor_phases):
-            is_whole = True
-            for other in map(str, phase):
-                if (following := self.ahead.is_left(other)) is None:
-                    continue
-                if self.ahead.follows(following, name):
-                    self.known.add(other)
-                brings = self._visit(following, gate, depth + 1)
-                is_whole = is_whole and brings is not None
-                every |= brings or set()
-            if not is_whole:
-                return None
-            gate = gate | every
-        return every
 
 
 def _may_make_jobs(job: Any) -> bool:

@@ -30,12 +30,10 @@ from toil.common import InconsistentConfigurationError
 
 from asa.backend import JobState
 from asa.errors import AsaError
-from asa.hosted.graph import HostJob
 from asa.hosted.options import OPTIONS
-from asa.hosted.run import Ending, last_words
+from asa.hosted.run import Ending
 from asa.hosted.session import HostSession, HostTerms
 from asa.outcome import JobOutcome, outcome_of
-from asa.printable import printable
 from asa.sites import OpenedSite
 
 from .ahead import Ahead
@@ -43,8 +41,6 @@ from .reading import ToilRequests, max_jobs, name_of_run, runs_of
 
 _log = logging.getLogger("toil.batchSystems.asa")  # where Toil's level of messages holds
 _LOOK_S: Final = 0.1
-_KILL_S: Final = 150.0
-_LAST_LINES: Final = 15
 _TERMS: Final = HostTerms(
     name="Toil",
     option=lambda name: f"--asa{name.title()}",
@@ -65,6 +61,7 @@ class _Issued:
     job: Any
     text: str
     stage: str = ""
+    label: str = ""
 
 
 class AsaBatchSystem(BatchSystemCleanupSupport):
@@ -138,7 +135,7 @@ class AsaBatchSystem(BatchSystemCleanupSupport):
                 for number in ready:
                     issued = self._issued[number]
                     chain = self._ahead.chain_of(issued.job)
-                    node = HostJob(str(issued.job.jobStoreID), chain.kind, chain, ())
+                    issued.label, node = chain.label, chain.node()
                     comes_again = issued.job.remainingTryCount > 1
                     issued.stage = self._session.hand_over(node, issued.text, may_come_again=comes_again)
                     self._numbers[issued.stage] = number
@@ -181,8 +178,7 @@ class AsaBatchSystem(BatchSystemCleanupSupport):
         return self._ended.popleft() if self._ended else None
 
     def _tell_job(self, stage: str, number: int, ending: Ending | None = None) -> None:
-        label = self._ahead.chain_of(self._issued[number].job).label
-        if (job_id := self._session.tell_job(stage, label, ending)) and self._outbox is not None:
+        if (job_id := self._session.tell_job(stage, self._issued[number].label, ending)) and self._outbox is not None:
             self._outbox.publish(ExternalBatchIdMessage(number, job_id, type(self).__name__))
 
     def _told(self, ending: Ending) -> UpdatedBatchJobInfo:
@@ -194,7 +190,7 @@ class AsaBatchSystem(BatchSystemCleanupSupport):
             self._requests.ran_out_of_time(issued.job, ending.walltime_s)
         if not ending.completed:
             self._logs[number] = ending.log
-            _log.warning(printable(_on_failure(ending, self._session.logs(ending.stage))))
+            _log.warning(self._session.failure(ending, issued.label))
         return UpdatedBatchJobInfo(number, code, reason, ending.ran_s, ending.job_id or None)
 
     def _forget(self, ending: Ending) -> _Issued:
@@ -211,20 +207,11 @@ class AsaBatchSystem(BatchSystemCleanupSupport):
                 self._ready.remove(number)
                 del self._issued[number]
         stages = {self._issued[number].stage for number in jobIDs if number in self._issued}
-        if not stages or self._session.run is None:
-            return
-        self._session.run.withdraw(stages, "Toil has killed it")
-        end_s = time.monotonic() + _KILL_S
-        while left := stages & self._numbers.keys():
-            with _as_error_of_toil():
-                self._ended.extend(self._session.endings())
-            for ending in [one for one in self._ended if one.stage in left]:
-                self._ended.remove(ending)
-                self._forget(ending)
-            if time.monotonic() > end_s:
-                raise RuntimeError(f"asa: {', '.join(sorted(left))}: cannot be cancelled now. See: asa status")
-            self._news.wait(_LOOK_S)
-            self._news.clear()
+        with _as_error_of_toil():
+            self._ended.extend(self._session.withdraw(stages - {ending.stage for ending in self._ended}))
+        for ending in [one for one in self._ended if one.stage in stages]:
+            self._ended.remove(ending)
+            self._forget(ending)
 
     def format_std_out_err_glob(self, toil_job_id: int) -> str:
         """Return the pattern of the files that a job has printed to, for Toil to show where a worker left no log."""
@@ -272,13 +259,6 @@ def how_ended(ending: Ending) -> tuple[int, BatchJobExitReason]:
     if outcome_of(end) is JobOutcome.OUT_OF_MEMORY:
         return code, BatchJobExitReason.MEMLIMIT
     return code, _REASONS.get(end.state, BatchJobExitReason.FAILED)
-
-
-def _on_failure(ending: Ending, logs: str) -> str:
-    where = f"job {ending.job_id}" if ending.job_id else "its job"
-    text = f"asa: {ending.stage}: {where}: {ending.reason or 'failed'}. All of its output: {logs}"
-    lines = last_words(ending.log).splitlines()[-_LAST_LINES:]
-    return "\n".join([text, f"The last of {ending.log}:", *lines]) if lines else text
 
 
 @contextmanager

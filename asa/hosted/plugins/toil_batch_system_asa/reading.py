@@ -40,7 +40,7 @@ class ToilRequests:
     def stage(self, node: HostJob, name: str, command: str, *, after: tuple[str, ...], expected: Expectations) -> Stage:
         """Return the stage of a chain of jobs."""
         chain: Chain = node.job
-        job, config, site = chain.first, self.config, expected.site
+        job, config, site = chain.jobs[0], self.config, expected.site
         gpus = gpus_of(job)
         own = by_name(take_options(shlex.split(config.slurm_args or ""), "--slurmArgs")[0])
         size, options, partition = ["--ntasks=1"], [], ""
@@ -94,15 +94,13 @@ class ToilRequests:
 
     def _walltime_s(self, chain: Chain) -> float | None:
         """Return the time that a user has set; of a chain, that of all its jobs; None if not known for each."""
-        if longer_s := self._longer_s.get(str(chain.first.jobStoreID)):
-            return longer_s
         if self.config.slurm_time:
             return float(self.config.slurm_time)
-        times = [job.walltime for job in chain.jobs if not job.local or job is chain.first]
+        times = [job.walltime for job in chain.jobs if not job.local or job is chain.jobs[0]]
         if all(times):
             return float(sum(times))
         longest_s = float(self.config.maxJobDuration)
-        return longest_s if longest_s < _MAX_WALLTIME_S else None
+        return longest_s if longest_s < _MAX_WALLTIME_S else self._longer_s.get(str(chain.jobs[0].jobStoreID))
 
 
 def gpus_of(job: Any) -> int:
