@@ -173,6 +173,7 @@ class AsaBatchSystem(BatchSystemCleanupSupport):
         if not self._ended:
             with _as_error_of_toil():
                 self._ended.extend(ending for ending in self._session.endings() if ending.stage in self._numbers)
+            self._session.tell_outage()
             for stage, number in self._numbers.items():
                 self._tell_job(stage, number)
         return self._ended.popleft() if self._ended else None
