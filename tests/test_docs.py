@@ -29,6 +29,7 @@ from asa.backends.openccs.limits_file import load_limits
 from asa.backends.openccs.system import load_system
 from asa.backends.slurm.settings import CommandSettings, RestSettings, SlurmSettings
 
+from asa.hosted.options import OPTIONS as HOSTED
 from asa.keys import TERMS
 from asa.spec import load_workflow
 
@@ -43,6 +44,12 @@ OF_OTHERS = {
     *("--asa-option", "--asa-walltime", "--keep-going", "--retries", "--sdm"),  # Snakemake's, with our plug-in
     *(f"--slurm-{name.replace('_', '-')}" for name in SNAKEMAKE_SLURM["options"]),  # its executor's for Slurm
     *(f"--{key.option}" for key in TERMS),
+    *(f"--asa{name.title()}" for name in HOSTED),  # Toil's, with our plug-in
+    *("--batchSystem", "--doubleMem", "--doubleTime", "--maxDisk", "--maxJobDuration", "--restart", "--retryCount"),
+    *(
+        f"--slurm{name}"
+        for name in ("", "AllocateMem", "Args", "GPUPartition", "GPUQOS", "PE", "Partition", "QOS", "Time")
+    ),
     *("--begin", "--chdir", "--dependency", "--error", "--mail-type", "--open-mode", "--output", "--partition"),
     *("--time", "--time-min"),
     *("--extra-node-info", "--gpus-per-node", "--mem-per-gpu", "--ntasks-per-gpu", "--ntasks-per-node", "--overcommit"),

@@ -34,6 +34,7 @@ from asa.backend import (
     Planning,
     Preflight,
     Previewing,
+    Recurring,
     RemembersRuns,
     Shrinking,
     Site,
@@ -54,7 +55,7 @@ FORWARDED = (
     Adjustable, Advisor, CancelsMany, EstimatesStarts, Growing, Planning, Preflight, Previewing, Shrinking,
     SubmitsTogether, Withdrawing,
 )  # fmt: skip
-OF_FACILITIES = (Examinable, Facility, RemembersRuns, Site, Troubleshooting)  # what a run is not given
+OF_FACILITIES = (Examinable, Facility, Recurring, RemembersRuns, Site, Troubleshooting)  # what a run is not given
 OF_PROGRAMS = (TakesUp, TakesOver)  # who resize the job in which they run, which is none of a run's
 OF_SIMULATORS = (Foresight,)  # beside which nothing runs
 

@@ -65,7 +65,8 @@ def job(folder, **changes):
 def test_a_configuration_that_is_empty_for_two_seconds_fails_no_stage(slurm):
     client = Client(slurm, "fan-conf")
     stages = [stage(f"s{number}", then="true") for number in range(COUNT)]
-    run = SlurmRun(slurm, stages, strategy="per-stage", link="commands", prefix=client.prefix)
+    one_by_one = {"max_together": "1"}  # else all are submitted before the configuration is empty
+    run = SlurmRun(slurm, stages, strategy="per-stage", link="commands", prefix=client.prefix, **one_by_one)
     driven = run.client()
 
     def seen(kind):
