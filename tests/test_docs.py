@@ -46,10 +46,8 @@ OF_OTHERS = {
     *(f"--{key.option}" for key in TERMS),
     *(f"--asa{name.title()}" for name in HOSTED),  # Toil's, with our plug-in
     *("--batchSystem", "--doubleMem", "--doubleTime", "--maxDisk", "--maxJobDuration", "--restart", "--retryCount"),
-    *(
-        f"--slurm{name}"
-        for name in ("", "AllocateMem", "Args", "GPUPartition", "GPUQOS", "PE", "Partition", "QOS", "Time")
-    ),
+    *("--slurmAllocateMem", "--slurmArgs", "--slurmGPUPartition", "--slurmGPUQOS", "--slurmPE", "--slurmPartition"),
+    *("--slurmQOS", "--slurmTime"),
     *("--begin", "--chdir", "--dependency", "--error", "--mail-type", "--open-mode", "--output", "--partition"),
     *("--time", "--time-min"),
     *("--extra-node-info", "--gpus-per-node", "--mem-per-gpu", "--ntasks-per-gpu", "--ntasks-per-node", "--overcommit"),
