@@ -97,6 +97,7 @@ def test_a_site_that_has_not_enabled_it_says_so(table):
     with pytest.raises(BackendError, match="is disabled"):
         keep(table)
     assert keepers.kept(table.parent / "run") is None
+    assert not list((table.parent / "state" / "asa").glob("look-*"))
 
 
 def test_no_program_or_another_backend_is_told(table, monkeypatch):

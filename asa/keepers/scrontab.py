@@ -33,9 +33,13 @@ def begin(facility: Facility, command: list[str], mark: str, folder: Path, wallt
     if not isinstance(facility, Recurring):
         raise InputError(trouble(facility), where="scrontab", hint="Use another way: --detach-by timer, cron or job.")
     job = JobSpec(f"look-{mark}", 1, walltime_s, cron.written(command, mark), memory_bytes=_MEMORY_BYTES)
-    lines = facility.recurring_job(job, cron.EACH_MINUTE, folder.absolute() / _OUTPUT_FILE)
-    with cron.locked():
-        facility.set_recurring_jobs(cron.edited(facility.recurring_jobs(), mark, lines))
+    try:
+        lines = facility.recurring_job(job, cron.EACH_MINUTE, folder.absolute() / _OUTPUT_FILE)
+        with cron.locked():
+            facility.set_recurring_jobs(cron.edited(facility.recurring_jobs(), mark, lines))
+    except BaseException:
+        cron.remove_script(mark)
+        raise
 
 
 def end(facility: Facility, mark: str) -> None:

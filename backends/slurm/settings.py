@@ -27,6 +27,7 @@ DEFAULT_POLL_S = 2.0
 _USUAL_ARRAY_SIZE = 1001
 
 _YES_OR_NO = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_CLUSTER = re.compile(r"\w[\w.-]*")
 _SECRETIVE = re.compile(r"token|jwt|password|secret|bearer", re.IGNORECASE)
 
 
@@ -75,6 +76,12 @@ def _verification(value: object) -> object:
     if not file.is_file():
         raise ValueError(f"there is no file {file}")
     return str(file)
+
+
+def _cluster(value: object) -> object:
+    if isinstance(value, str) and value and not _CLUSTER.fullmatch(value):
+        raise ValueError(f"{value!r} is no name of one cluster: give one, as `sacctmgr show cluster` shows it")
+    return value
 
 
 def _account(value: object) -> object:
@@ -240,7 +247,7 @@ class CommandSettings(SlurmSettings):
     """
 
     prefix: Words = ()
-    cluster: str = Field(default="", pattern=r"^[\w.-]*$")
+    cluster: Annotated[str, BeforeValidator(_cluster)] = ""
     scrontab_options: Words = ()
     offline: bool = False
     timeout: Duration = 60.0

@@ -921,3 +921,6 @@ def test_a_cluster_that_the_user_s_variable_names_is_meant_by_all_commands(monke
     monkeypatch.setenv("SLURM_CLUSTERS", "big,small")
     with pytest.raises(InputError, match="names several clusters"):
         SlurmCommands()
+    for name in ("-x", "a b", "a,b"):
+        with pytest.raises(InputError, match="is no name of one cluster"):
+            SlurmCommands(cluster=name)

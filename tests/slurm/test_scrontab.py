@@ -31,7 +31,7 @@ command = "echo b >>did"
 
 
 @pytest.fixture(params=["24.11", NEWEST])
-def place(request, monkeypatch):
+def place(request):
     """Yield a function that types a command where the scrontab is enabled, as root, whose home jobs see."""
     if reason := missing(request.param):
         pytest.skip(reason)
@@ -101,7 +101,7 @@ def test_jobs_of_the_crontab_take_a_run_to_its_end(place):
     assert json.loads((place.run / "metrics.json").read_text())
 
 
-def test_a_run_that_is_cancelled_or_deleted_leaves_no_entry(place):
+def test_a_run_that_is_cancelled_leaves_no_entry(place):
     slow = FLOW.replace("echo a", "sleep 100; echo a")
     (place.folder / "flow.toml").write_text(slow)
     began = ("run", "flow.toml", "--backend", "slurm-cli", "--strategy", "per-stage", "--detach-by", "scrontab")
