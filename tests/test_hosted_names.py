@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from asa.hosted.graph import Graph, HostJob
+from asa.hosted.printed import Printed, printed
 from asa.runner.driver import kind_of
 from asa.workflow import LONGEST_NAME, Stage
 
@@ -61,18 +62,52 @@ Error in rule bwa_map:
     message: None
 Shutting down, this might take some time.
 """
-OF_A_SHELL = 'RuleException:\nCalledProcessError in file "Snakefile", line 6:\n'
+RAISED = "RuleException:\nCalledProcessError in file \"Snakefile\", line 6:\nCommand 'x;\ny' "
+OF_A_SHELL = f"{RAISED}returned non-zero exit status 3.\n"
+OF_CODE = 'RuleException:\nValueError in file "Snakefile", line 6:\nno column x\n'
+NO_OUTPUT = "MissingOutputException in rule bwa_map\nB.txt (missing locally)\n"
 
 
-@pytest.mark.parametrize(("log", "own"), [
-    (f"{BEFORE}one line\n    indented\n{OF_A_SHELL}{AFTER}", "one line\n    indented"),
-    (f"{BEFORE}Traceback ...\nKeyError: 'x'\n{AFTER}", "Traceback ...\nKeyError: 'x'"),
-    (f"{BEFORE}killed in the middle\n", "killed in the middle"),
-    (f"cut off\n{OF_A_SHELL}{AFTER}", "cut off"),
-    (f"{BEFORE}{OF_A_SHELL}{AFTER}", ""),
-    ("ModuleNotFoundError: snakemake\n", None),
-    ("", None),
+@pytest.mark.parametrize(("log", "own", "end"), [
+    (f"{BEFORE}one line\n    indented\n{OF_A_SHELL}{AFTER}", "one line\n    indented", "exit status 3"),
+    (f"{BEFORE}Traceback ...\nKeyError: 'x'\n{AFTER}", "Traceback ...\nKeyError: 'x'", ""),
+    (f"{BEFORE}killed in the middle\n", "killed in the middle", ""),
+    (f"cut off\n{OF_A_SHELL}{AFTER}", "cut off", "exit status 3"),
+    (f"{BEFORE}{OF_A_SHELL}{AFTER}", "", "exit status 3"),
+    (f"{BEFORE}{RAISED}died with <Signals.SIGSEGV: 11>.\n{AFTER}", "", "signal SIGSEGV"),
+    (f"{BEFORE}said\n{OF_CODE}{AFTER}", f"said\n{OF_CODE.partition(chr(10))[2].strip()}", ""),
+    (f"{BEFORE}{NO_OUTPUT}Shutting down, this might take some time.\nElapsed\n", NO_OUTPUT.strip(), ""),
 ])  # fmt: skip
-def test_of_a_failed_jobs_output_its_commands_own_is_shown(reading, log, own):
-    """Without what Snakemake says before and after; all of it, if it has another form."""
-    assert reading.own_output(log) == own
+def test_of_a_failed_jobs_output_its_commands_own_is_shown(log, own, end):
+    """Without what Snakemake says before and after, but with the error of a rule that is Python code."""
+    assert printed("Snakemake", log) == Printed(own, end)
+
+
+@pytest.mark.parametrize(("host", "log"), [
+    ("Snakemake", "ModuleNotFoundError: snakemake\n"),
+    ("Snakemake", ""),
+    ("Toil", f"{BEFORE}said\n"),
+])  # fmt: skip
+def test_output_of_another_form_counts_as_a_whole(host, log):
+    assert printed(host, log) is None
+
+
+def job(rule, **wildcards):
+    return types.SimpleNamespace(
+        rule=types.SimpleNamespace(name=rule), wildcards_dict=wildcards, is_group=lambda: False
+    )
+
+
+def group(*jobs):
+    return types.SimpleNamespace(jobs=jobs, is_group=lambda: True)
+
+
+@pytest.mark.parametrize(("of", "label", "detail"), [
+    (job("bwa_map", sample="B", lane=1), "bwa_map sample=B,lane=1", "B-1"),
+    (job("all"), "all", ""),
+    (group(job("tidy", i="1"), job("count", i="1", lane="2")), "count-tidy i=1,lane=2", "1-2"),
+    (group(job("count", i="1"), job("count", i="2"), job("sum", s="x")), "count-sum s=x", "x"),
+])  # fmt: skip
+def test_people_are_told_rule_and_wildcards(reading, of, label, detail):
+    """Of a group those that its jobs do not differ in."""
+    assert (reading.label_of(of), reading.detail_of(of)) == (label, detail)

@@ -20,6 +20,7 @@ from asa.cli.runs import (
     command,
     complete_stages,
     facility_of,
+    how_its_host_goes_on,
     latest_job,
     open_named,
     print_document,
@@ -153,11 +154,16 @@ def _of_run(folder: RunFolder, run: RunStanding) -> Iterator[str]:
 def _how_it_goes_on(folder: RunFolder, run: RunStanding) -> Iterator[str]:
     """Print how to continue a run that has no client, if the reader is allowed to continue it."""
     if run.state == "detached" and not run.kept and not run.refusal:
+        if folder.plan.host and not run.owner:
+            yield f"Submitted jobs go on, but nothing more is submitted. {how_its_host_goes_on(folder)}"
+            return
         yield f"Submitted jobs go on, but nothing more is submitted{_until(run)}"
         if not run.owner:
             yield _Verbatim(command("resume", folder))
     elif run.state in {"failed", "cancelled"} and run.owner:
         yield f"Only {run.owner} can continue from what completed, once the cause is fixed."
+    elif run.state in {"failed", "cancelled"} and folder.plan.host:
+        yield f"Once the cause is fixed, run {folder.plan.host} again: it goes on from the files that are there."
     elif run.state in {"failed", "cancelled"}:
         yield "Once the cause is fixed, continue from what completed:"
         yield _Verbatim(retry_command(folder))

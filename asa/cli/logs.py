@@ -23,6 +23,7 @@ from asa.cli.runs import (
     has_begun_in,
     latest_job,
     open_named,
+    own_output,
     print_document,
     read_state,
 )
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 _DOES_NOT_RUN = {"blocked", "skipped", "dropped"}  # phases, as asa.strategies names them; it needs numpy
 _BLOCK_BYTES = 1 << 16
+_OF_HOST_LINES = 1000  # at the end of a log, among which are those that a host prints around the command's
 _LOOK_S = 0.5
 _ASK_S = 5.0
 
@@ -204,9 +206,16 @@ def last_words(
     for kind in ("err", "out"):
         failed = log_files(folder, state, stage, kind) if of_units else []
         file = failed[0][1] if failed else log_file(folder, state, stage, kind)
-        if file is not None and (last := last_lines(file, lines).strip("\n")).strip():
+        if file is not None and (last := _own_lines(folder, file, lines).strip("\n")).strip():
             return file, last
     return None, ""
+
+
+def _own_lines(folder: RunFolder, file: Path, lines: int) -> str:
+    """Return the last lines of a file; where a host ran the job's command, of those that the command printed."""
+    if not folder.plan.host:
+        return last_lines(file, lines)
+    return "\n".join(own_output(folder, last_lines(file, _OF_HOST_LINES)).splitlines()[-lines:])
 
 
 def logs_command(folder: RunFolder, stage: str, file: Path | None) -> str:

@@ -135,11 +135,22 @@ def open_named(
 def check_not_hosted(folder: RunFolder) -> None:
     """Refuse to resume a run that another program hosts: only that program knows what its stages run."""
     if host := folder.plan.host:
-        hint = (
-            f"Run {host} again: it first ends what this run has left, then goes on from the files that are there. "
-            f"To end it now: {command('cancel', folder)}"
-        )
+        hint = f"{how_its_host_goes_on(folder)} To end it now: {command('cancel', folder)}"
         raise InputError(f"is hosted by {host}, which alone can go on with it", where=folder.path.name, hint=hint)
+
+
+def how_its_host_goes_on(folder: RunFolder) -> str:
+    """Say how a run that another program hosts is continued."""
+    host = folder.plan.host
+    return f"Run {host} again: it first ends what this run has left, then goes on from the files that are there."
+
+
+def own_output(folder: RunFolder, log: str) -> str:
+    """Return what a job's command printed to a log, without what a program that hosts the run printed there."""
+    from asa.hosted.printed import printed
+
+    found = printed(folder.plan.host, log)
+    return log if found is None else found.own
 
 
 def read_state(folder: RunFolder) -> tuple[RunState, list[Record]]:

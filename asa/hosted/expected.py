@@ -41,6 +41,7 @@ class Expectations:
     _known: dict[tuple[str, int], RunForecast | None] = field(default_factory=dict, init=False)
     _unknown: set[str] = field(default_factory=set, init=False)
     _learned: set[str] = field(default_factory=set, init=False)
+    _said: set[str] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
         if self.bank is not None:
@@ -86,16 +87,20 @@ class Expectations:
             self._known[kind, cores] = forecast_run(times, cores, system=self.site.system) if times else None
         return self._known[kind, cores]
 
-    def text(self) -> str:
-        """Return a text that names the kinds with learned run times, and those that get the default walltime."""
+    def news(self) -> str:
+        """Return a text that names the kinds with learned run times, and those that get the default walltime.
+
+        Those that were in an earlier text are left out; it is empty if there are no others.
+        """
         parts = []
-        if self._learned:
-            parts.append(f"Run times learned from earlier runs: {_listed(self._learned)}.\n")
-        if self._unknown:
+        if learned := self._learned - self._said:
+            parts.append(f"Run times learned from earlier runs: {_listed(learned)}.\n")
+        if unknown := self._unknown - self._said:
             parts.append(
-                f"No `{self.time_limit}`, and none learned yet: {_listed(self._unknown)}. "
+                f"No `{self.time_limit}`, and none learned yet: {_listed(unknown)}. "
                 f"Asked for: {format_duration(self.default_s)} each ({self.option}).\n"
             )
+        self._said |= self._learned | self._unknown
         return "".join(parts)
 
 

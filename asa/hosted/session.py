@@ -19,6 +19,7 @@ from asa.hosted.expected import Expectations
 from asa.hosted.gained import gained
 from asa.hosted.graph import Graph, HostJob
 from asa.hosted.options import GivenOptions
+from asa.hosted.printed import printed
 from asa.hosted.run import (
     Ending,
     HostedRun,
@@ -145,6 +146,8 @@ class HostSession:
             return
         self.run.drop(dropped, f"{self.terms.name} wants it no more")
         stages = self._stages(news, self.run.folder.path)
+        if text := self._expected.news():
+            self.say(printable(f"asa: {text}".rstrip()))
         self._keep_parts(self.run.folder.path)
         if impossible := self.run.extend(stages):
             words = never_start(impossible, self.run.folder.plan.place)
@@ -185,7 +188,7 @@ class HostSession:
             printable(
                 f"asa: {len(news)} job{'' if len(news) == 1 else 's'} on {site}, by {plan.backend}{why}."
                 f" Strategy {plan.strategy}{who}.\n"
-                f"{self._expected.text()}{self._asks.news()}See the run with: asa status {folder.path}"
+                f"{self._expected.news()}{self._asks.news()}See the run with: asa status {folder.path}"
             )
         )
 
@@ -286,18 +289,17 @@ class HostSession:
         """Return the command that shows what a stage printed."""
         return f"asa logs {stage}" + (f" --run {self.run.folder.path}" if self.run is not None else "")
 
-    def failure(self, ending: Ending, label: str, own_of: Callable[[str], str | None] = lambda log: log) -> str:
-        """Return how a job failed, with the last that its command printed.
-
-        `own_of`: takes from a log what the command printed itself, without the host; None if that is not known.
-        """
+    def failure(self, ending: Ending, label: str) -> str:
+        """Return how a job failed, with the last that its command printed."""
         where = f"job {ending.job_id}" if ending.job_id else "its job"
-        text = f"asa: {label}: {where}: {ending.reason or 'failed'}.\n"
+        reason = (ending.reason or "failed").removeprefix(f"stage {ending.stage!r} ").removeprefix("ended as ")
         log = last_words(ending.log)
-        own = own_of(log)
-        if own == "":
+        found = printed(self.terms.name, log)
+        end = f" Its command ended with {found.end}." if found is not None and found.end else ""
+        text = f"asa: {label}: {where}: {reason.rstrip('.')}.{end}\n"
+        if found is not None and not found.own:
             text += f"Its command printed no errors. All of its output: {self.logs(ending.stage)}\n"
-        elif words := log if own is None else own:
+        elif words := log if found is None else found.own:
             text += f"The last of {ending.log}:\n" + "\n".join(words.splitlines()[-_LAST_LINES:]) + "\n"
         return printable(text)
 

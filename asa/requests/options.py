@@ -53,7 +53,7 @@ chdir                D =   -            current_working_directory key | Write `c
 that folder.
 cluster-constraint   - =   +            +                         alike
 clusters             M =   +            -                         target asa job | A run is on one \
-cluster, which the setting `cluster` names: in a site file, or as --option cluster=NAME.
+cluster, which the setting `cluster` names: in a site file, or as --option cluster=NAME (Snakemake: --asa-option).
 comment              - =   -            +                         asa | Use the stage's key `comment`.
 consolidate-segments - -   +            flags@45                  switch
 constraint           C =   +            constraints               alike

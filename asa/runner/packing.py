@@ -15,6 +15,7 @@ from statistics import median
 from asa.runner.state import RunState
 from asa.strategies.base import Keep, Phase, PlannedJob
 from asa.waves import is_small, likeness, waves_of
+from asa.workflow import Stage
 
 _PATIENCE = 0.25  # share of a stage's run time for which it may wait for others to share its node
 _MAX_PATIENCE_S = 60.0
@@ -117,7 +118,8 @@ def _gathered(state: RunState, job: PlannedJob, now_s: float) -> PlannedJob:
     """Let a job of stages that were handed over wait for others to share its node, if more are likely to come soon.
 
     A host that has an upper bound of jobs hands over the next one when one ends. Each stage waits for a quarter of what
-    such stages run at most; and not at all if its job is full, or nothing is under way whose end may bring another.
+    such stages run at most; and not at all if its job is full, nothing is under way whose end may bring another, or no
+    stage is left that could be next and share the job.
     """
     host = state.host
     if job.keep is not Keep.NOTHING or not host.unclaimed or not host.claimed_s.keys() >= set(job.stages):
@@ -131,9 +133,24 @@ def _gathered(state: RunState, job: PlannedJob, now_s: float) -> PlannedJob:
         return job  # no room for one more
     patience_s = min(_PATIENCE * run_s, _MAX_PATIENCE_S)
     until_s = min(host.claimed_s[name] for name in job.stages) + patience_s
-    if gap_s > patience_s or until_s <= now_s:
+    if gap_s > patience_s or until_s <= now_s or not _may_get(state, stages[0]):
         return job
     return replace(job, submit_s=until_s, reason=f"gathers small stages that share a node; {job.reason}")
+
+
+def _may_get(state: RunState, stage: Stage) -> bool:
+    """Whether one of the stages that may be handed over next could share a job with this one."""
+    kind = likeness(stage, state.capabilities)
+    for name in state.host.unclaimed:
+        view = state.stages[name]
+        before = (state.stages[earlier].phase for earlier in view.stage.after)
+        if view.phase.is_settled or not all(phase.is_settled or phase in _UNDER_WAY for phase in before):
+            continue
+        if (view.stage.partition, is_small(view.stage)) != (stage.partition, True):
+            continue
+        if likeness(view.stage, state.capabilities) == kind:
+            return True
+    return False
 
 
 def _usual_run_s(state: RunState) -> float | None:

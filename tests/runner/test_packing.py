@@ -19,9 +19,15 @@ def state_of(stages, *, is_open=True, cores_per_node=28, whole_nodes=True):
     return state
 
 
-def hosted(claimed_s, *, ran_s=20.0, ended=(), under_way=(), left=LEFT, **site):
-    """Make a run whose host has handed over some stages; some of these have ended, each after `ran_s`."""
-    state = state_of([Stage(name, cores=1, expected_run_s=300.0) for name in left], **site)
+def hosted(claimed_s, *, ran_s=20.0, ended=(), under_way=(), left=LEFT, follows=(), cores=1, **site):
+    """Make a run whose host has handed over some stages; some of these have ended, each after `ran_s`.
+
+    `follows`: what the stages that are left follow. `cores`: of each of these.
+    """
+    first = {name: Stage(name, cores=1, expected_run_s=300.0) for name in LEFT[:7]}
+    others = [name for name in left if name not in first]
+    later = (Stage(name, cores=cores, expected_run_s=300.0, after=tuple(follows)) for name in others)
+    state = state_of([*first.values(), *later], **site)
     state.host.keep_back(left, state.stages)
     for name, at_s in claimed_s.items():
         list(state.apply(Claimed(name, at_s)))
@@ -61,12 +67,18 @@ def test_stages_that_come_one_by_one_are_gathered_for_a_quarter_of_what_such_sta
         ("how long they run is not known yet", {"ended": []}),
         ("all came at once", {"claimed_s": dict.fromkeys(LEFT[:7], 20.0)}),
         ("the node is full", {"cores_per_node": 2}),
+        ("the others follow them", {"follows": ["s5"]}),
+        ("the others cannot share a node with them", {"cores": 56}),
     ],
 )
 def test_they_are_submitted_at_once_if_waiting_brings_nothing(why, changes):
     state = hosted(**{**COMING, **changes})
     now_s = max(state.host.claimed_s.values())
     assert told(state, due("s5", "s6", at_s=now_s), now_s) == [(("s5", "s6"), 0.0)], why
+
+
+def test_they_wait_for_what_follows_stages_that_run():
+    assert told(hosted(**COMING, follows=["s1", "s2"]), due("s5", "s6"), 22.0) == [(("s5", "s6"), 3.0)]
 
 
 def test_where_jobs_share_nodes_nothing_is_gathered():

@@ -164,6 +164,19 @@ def test_further_options_in_any_spelling(noting, text):
     assert _has(noted.jobs["one"], {"constraint": "foo", "mail-type": "ALL"}), noted.said
 
 
+def test_further_options_that_asa_decides_itself_are_named_once(noting):
+    """Where a job is sent is heeded; as on sbatch's command line, the last one counts."""
+    extra = "--comment=mine{n} -J own --output=x.log -p long --account=theirs --nice=5"
+    rules = {f"r{n}": (1, {"slurm_extra": extra.format(n=n), "slurm_account": "ours"}) for n in range(2)}
+    noted = noting.asa(workflow(rules), partitions="normal:long")
+    assert len(noted.jobs) == 2, noted.said
+    for job in noted.jobs.values():
+        assert _has(job, {"nice": "5", "partition": "long", "account": "theirs"})
+    assert noted.said.count("In place of --comment in slurm_extra: rule and wildcards are in") == 1
+    assert noted.said.count("In place of --job-name in slurm_extra: jobs are named after") == 1
+    assert noted.said.count("In place of --output in slurm_extra: all outputs") == 1
+
+
 @pytest.mark.parametrize(("resources", "words"), [
     ({"slurm_extra": "--mail-user 'ann"}, "Close its quotes"),
     ({"slurm_extra": "nice=5"}, "is no option of sbatch"),

@@ -30,6 +30,46 @@ def test_a_job_that_fails_fails_the_workflow_and_says_why(project, strategy):
     assert "Nothing to be done" in again
 
 
+OF_EACH_KIND = """
+rule all:
+    input: "shell.1.txt", "code.1.txt", "last.1.txt"
+rule shell:
+    output: "shell.{n}.txt"
+    shell: "exit 7"
+rule code:
+    output: "code.{n}.txt"
+    run:
+        raise ValueError("no column " + wildcards.n)
+rule first:
+    output: "first.{n}.txt"
+    group: "two"
+    shell: "touch {output}"
+rule last:
+    input: "first.{n}.txt"
+    output: "last.{n}.txt"
+    group: "two"
+    shell: "echo no luck >&2; exit 5"
+"""
+
+
+@pytest.mark.full
+def test_each_kind_of_job_says_why_it_failed(project):
+    """By what it printed, and by its own exit status; of a group, too, of which Snakemake says less."""
+    ours = project(OF_EACH_KIND, "--keep-going")
+    said = ours.run(code=1).replace("\n\n", "\n")
+    how = r"asa: {}: job \S+: failed \(exit code 1\)\."
+    silent = r" Its command ended with exit status 7\.\nIts command printed no errors"
+    assert re.search(how.format("shell n=1") + silent, said)
+    assert re.search(how.format("code n=1") + r"\nThe last of .*\nValueError in .*\nno column 1\n", said)
+    of_group = r" Its command ended with exit status 5\.\nThe last of .*\nno luck\n"
+    assert re.search(how.format("first-last n=1") + of_group, said)
+    told = asa("explain", "--run", ours.runs[-1].path).stdout
+    assert "no luck" in told
+    assert "Shutting down" not in told
+    assert "asa resume" not in told
+    assert "run Snakemake again: it goes on from the files that are there" in " ".join(told.split())
+
+
 @pytest.mark.full
 def test_retries_are_snakemakes(project):
     """A job that is killed is tried again with what it asks for then."""
@@ -81,6 +121,31 @@ def test_run_times_are_learned_where_none_is_said(project):
     once_more = ours.run("--forceall")
     assert "learned from earlier runs: second" in once_more
     assert "none learned yet: first, third" in once_more
+
+
+@pytest.mark.full
+def test_what_is_not_known_of_rules_behind_a_checkpoint_is_said_once_they_are_known(project):
+    """And no more of those that were named before."""
+    text = """
+rule all:
+    input: "all.txt"
+checkpoint split:
+    output: directory("parts")
+    shell: "mkdir {output}; touch {output}/1.txt {output}/2.txt"
+rule part:
+    input: "parts/{n}.txt"
+    output: "done/{n}.txt"
+    shell: "touch {output}"
+def parts(wildcards):
+    where = checkpoints.split.get().output[0]
+    return expand("done/{n}.txt", n=sorted(glob_wildcards(where + "/{n}.txt").n))
+rule gathered:
+    input: parts
+    output: "all.txt"
+    shell: "touch {output}"
+"""
+    said = project(text).run()
+    assert re.findall("none learned yet: (.*?)[.]", said) == ["gathered, split", "part"]
 
 
 GROWN = """

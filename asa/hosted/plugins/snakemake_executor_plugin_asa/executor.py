@@ -23,7 +23,7 @@ from asa.hosted.settings import runs_folder
 from asa.sites import OpenedSite
 
 from .options import given_options
-from .reading import USUAL_RUNS, JobsAsk, Reader, kind_of_job, label_of, max_jobs, name_of_run, own_output
+from .reading import USUAL_RUNS, JobsAsk, Reader, kind_of_job, label_of, max_jobs, name_of_run
 from .requests import RequestReader
 
 _HOST = "Snakemake"
@@ -88,7 +88,9 @@ class Executor(RemoteExecutor):
             may_come_again = bool(cast("Any", job).restart_times > job.attempt - 1)
             command = f"# {_HOST}'s job {job.jobid}.\n{self._command(job)}"
             name = self._session.hand_over(node, command, may_come_again=may_come_again)
-        self.report_job_submission(SubmittedJobInfo(job, external_jobid=name, aux={"stage": name}))
+        self.report_job_submission(
+            SubmittedJobInfo(job, external_jobid=name, aux={"stage": name, "label": label_of(job)})
+        )
 
     async def check_active_jobs(self, active_jobs: list[SubmittedJobInfo]) -> AsyncGenerator[SubmittedJobInfo, None]:
         """Report jobs that have ended to Snakemake; yield the others."""
@@ -97,11 +99,11 @@ class Executor(RemoteExecutor):
             self._session.tell_outage()
         for info in active_jobs:
             assert self._session is not None
-            name = (info.aux or {})["stage"]
+            name, label = (info.aux or {})["stage"], (info.aux or {})["label"]
             if trouble and name not in self._endings:
                 raise WorkflowError(trouble)
             ending = self._endings.pop(name, None)
-            self._session.tell_job(name, label_of(info.job), ending)
+            self._session.tell_job(name, label, ending)
             if ending is None:
                 yield info
                 continue
@@ -109,7 +111,9 @@ class Executor(RemoteExecutor):
             if ending.completed:
                 self.report_job_success(info)
             else:
-                message = self._session.failure(ending, label_of(info.job), own_output)
+                message = self._session.failure(ending, label)
+                if info.job.is_group():  # of which Snakemake does not print the message
+                    self.logger.error(message)
                 self.report_job_error(info, msg=message)
 
     def cancel_jobs(self, active_jobs: list[SubmittedJobInfo]) -> None:

@@ -8,7 +8,8 @@ from dataclasses import MISSING, dataclass
 from typing import Any, Final
 
 _PREFIX: Final = "slurm_"
-_LOGS: Final = "all outputs of jobs are kept in the run's folder (asa logs)"
+LOGS: Final = "all outputs of jobs are kept in the run's folder (asa logs)"
+NAMES: Final = "jobs are named after their rules"
 _POLLS: Final = "--asa-option poll=20s says how often asa asks Slurm"
 _SHARES: Final = "jobs that are ready together may share an allocation"
 _REPORT: Final = "asa report shows what the jobs used"
@@ -29,16 +30,16 @@ class Option:
 OPTIONS: Final[Mapping[str, Option]] = {
     "array_jobs": Option(_SHARES),
     "array_limit": Option(_SHARES),
-    "delete_logfiles_older_than": Option(_LOGS),
+    "delete_logfiles_older_than": Option(LOGS),
     "disable_memory_fudge": Option("jobs get the memory that their rules say", is_flag=True),
     "efficiency_report": Option(_REPORT, is_flag=True),
     "efficiency_report_path": Option(_REPORT),
     "efficiency_threshold": Option(_REPORT),
     "exclude_failed_nodes": Option(),
     "init_seconds_before_status_checks": Option(_POLLS),
-    "jobname_prefix": Option("jobs are named after their rules"),
-    "keep_successful_logs": Option(_LOGS, is_flag=True),
-    "logdir": Option(_LOGS),
+    "jobname_prefix": Option(NAMES),
+    "keep_successful_logs": Option(LOGS, is_flag=True),
+    "logdir": Option(LOGS),
     "no_account": Option(is_flag=True),
     "no_requeue": Option(is_flag=True),
     "partition_config": Option(),

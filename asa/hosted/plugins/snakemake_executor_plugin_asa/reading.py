@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,9 +23,6 @@ USUAL_RUNS = Path(".snakemake/asa")
 """Default folder of the runs."""
 
 _UNLIMITED = 1 << 31
-# what Snakemake prints when a rule begins, and once it has failed
-_HEAD = re.compile(r"^(?:local)?(?:rule|checkpoint) \w+:\n(?: {4}\w+:.*\n(?: {8}.*\n)*)*", re.MULTILINE)
-_TRAILER = re.compile(r"^(?:RuleException:$|\[[^]\n]+\]\nError in (?:rule|group|checkpoint) )", re.MULTILINE)
 
 
 def key_of(job: Any) -> Hashable:
@@ -48,14 +44,23 @@ def kind_of_job(job: Any) -> str:
 
 
 def label_of(job: Any) -> str:
-    """Return a job's rule and wildcards, as in ``bwa_map sample=B``; of a group, its rules."""
-    values = "" if job.is_group() else ",".join(f"{name}={value}" for name, value in job.wildcards_dict.items())
+    """Return a job's rule and wildcards, as in ``bwa_map sample=B``; of a group, its rules and what they share."""
+    values = ",".join(f"{name}={value}" for name, value in _wildcards(job).items())
     return f"{kind_of_job(job)} {values}".strip()
 
 
 def detail_of(job: Any) -> str:
     """Return what tells a job from others of its rule: the values of its wildcards."""
-    return "" if job.is_group() else "-".join(map(str, job.wildcards_dict.values()))
+    return "-".join(_wildcards(job).values())
+
+
+def _wildcards(job: Any) -> dict[str, str]:
+    """Return a job's wildcards; of a group, those that have one value in all of its jobs that have them."""
+    found: dict[str, set[str]] = {}
+    for one in sorted(job.jobs, key=lambda one: str(one.rule.name)) if job.is_group() else [job]:
+        for name, value in one.wildcards_dict.items():
+            found.setdefault(str(name), set()).add(str(value))
+    return {name: values.pop() for name, values in found.items() if len(values) == 1}
 
 
 def parts_of(job: Any) -> dict[str, str]:
@@ -72,16 +77,6 @@ def _texts_of(rule: Any) -> Iterator[str]:
             yield read_text(Path(str(rule.snakefile)).parent / str(rule.script))
     elif text := getattr(rule, "run_func_src", None):
         yield text.decode(errors="replace") if isinstance(text, bytes) else str(text)
-
-
-def own_output(log: str) -> str | None:
-    """Return what a job's command printed, without what the Snakemake that ran it says before and after it.
-
-    Returns None if that Snakemake did not come to run a rule, or its output has another form: then all of it counts.
-    """
-    text, *_ = _TRAILER.split(log, maxsplit=1)
-    *before, own = _HEAD.split(text)
-    return own.strip("\n") if before or len(text) < len(log) else None
 
 
 class Reader:

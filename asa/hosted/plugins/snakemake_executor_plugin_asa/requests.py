@@ -18,13 +18,21 @@ from asa.errors import InputError
 from asa.requests import SIZES
 from asa.requests.directives import Directive, by_name, take_options
 
-from .options import OPTIONS, argument_of
+from .options import LOGS, NAMES, OPTIONS, argument_of
 from .partitions import Partitions
 from .resources import JobResources
 
 _CLUSTERS: Final = ("cluster", "clusters", "slurm_cluster")
 
 _PARTITIONS: Final = "SNAKEMAKE_SLURM_PARTITIONS"  # the variable that names a file of partitions
+# options of sbatch in slurm_extra that are of no use with asa, and what it uses in their place
+_OF_ASA: Final[Mapping[str, str]] = {
+    "comment": "rule and wildcards are in a job's comment",
+    "job-name": NAMES,
+    **dict.fromkeys(("output", "error"), LOGS),
+    **dict.fromkeys(("quiet", "verbose", "parsable", "wait"), "asa submits and waits in its own way"),
+    "kill-on-invalid-dep": "asa cancels such jobs itself",
+}
 _HERE: Final = "This computer heeds threads and runtime; not what rules say of: {}."
 _NOT_HERE: Final = (
     "slurm_partition", "slurm_account", "slurm_extra", "constraint", "qos", "reservation", *_CLUSTERS, "mem_mb",
@@ -88,10 +96,14 @@ class RequestReader:
             self._notes["tasks_per_node"] = "In place of {}: a rule without `mpi` has one task, or as many as `tasks`."
         words = [*_tasks(resources), *_cores(resources), *_amounts(resources), *self._options(resources, site)]
         given = by_name([*take_options(words, resources.name)[0], *_extra(resources)])
+        for name in given.keys() & _OF_ASA.keys():
+            del given[name]
+            self._notes[f"--{name} in slurm_extra"] = f"In place of {{}}: {_OF_ASA[name]}."
+        partition, own = self._partition(resources), "" if self.given.get("no_account") else account
         return SbatchRequest(
             tuple(str(option) for name, option in given.items() if name in SIZES),
-            self._partition(resources),
-            "" if self.given.get("no_account") else account,
+            _last(given.pop("partition", None), partition),
+            _last(given.pop("account", None), own),
             str(self.given.get("reservation") or resources.text("reservation")),
             tuple(str(option) for name, option in given.items() if name not in SIZES),
         )
@@ -116,6 +128,11 @@ class RequestReader:
             yield "--no-requeue"
         if nodes := ",".join(re.split(r"[,\s]+", str(self.given.get("exclude_failed_nodes") or "").strip(", "))):
             yield f"--exclude={nodes}"
+
+
+def _last(extra: Directive | None, otherwise: str) -> str:
+    """Return the value of an option in ``slurm_extra``, which comes last on the command line; else another."""
+    return otherwise if extra is None else str(extra.value)
 
 
 def _has_gpus(resources: JobResources) -> bool:
