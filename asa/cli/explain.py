@@ -390,6 +390,9 @@ def _failed(folder: RunFolder, state: RunState, stage: StageStanding) -> Iterato
         if name:
             yield f"{name} is a command of clusters. To go on with a stand-in for it on this computer:"
             yield _Verbatim(way)
+    elif folder.plan.host and stage.run_s is not None:
+        yield "Its command printed nothing. All of its output:"
+        yield _Verbatim(logs_command(folder, stage.stage, None))
     yield from _withheld(folder, state.workflow.stages[stage.stage])
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from asa.backend import Capabilities
+from asa.core.patterns import pattern
 from asa.errors import RunError
 from asa.hosted.expected import Expectations
 from asa.hosted.gained import gained
@@ -39,6 +40,7 @@ from asa.units import parse_duration
 from asa.workflow import Stage
 
 _LAST_LINES = 15
+_EXIT_CODE = pattern(r" \(exit code \d+\)$")
 _KILL_S, _LOOK_S = 150.0, 0.1
 _Left = tuple[str, HostJob, tuple[str, ...]]  # a stage's name, its job, and the stages that it follows
 _Measured = Iterable[tuple[str, int, float, float]]  # see `Expectations.measured`
@@ -295,7 +297,9 @@ class HostSession:
         reason = (ending.reason or "failed").removeprefix(f"stage {ending.stage!r} ").removeprefix("ended as ")
         log = last_words(ending.log)
         found = printed(self.terms.name, log)
-        end = f" Its command ended with {found.end}." if found is not None and found.end else ""
+        end = ""
+        if found is not None and found.end:  # the exit code is that of the host in the job
+            reason, end = _EXIT_CODE.sub("", reason), f" Its command ended with {found.end}."
         text = f"asa: {label}: {where}: {reason.rstrip('.')}.{end}\n"
         if found is not None and not found.own:
             text += f"Its command printed no errors. All of its output: {self.logs(ending.stage)}\n"

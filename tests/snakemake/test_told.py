@@ -24,7 +24,7 @@ def test_a_job_that_fails_fails_the_workflow_and_says_why(project, strategy):
     # what its command said, and no more
     assert ".err:\n100%s of this is bad\nFor further" in said.replace("\n\n", "\n")
     assert re.search(r"^asa: first: job (\S+); its output: asa logs first.\d+ --run /", said, re.MULTILINE)
-    assert re.search(r"asa: bad: job \S+: .*exit code", said)
+    assert re.search(r"asa: bad: job \S+: failed[.] Its command ended with exit status 3[.]", said)
     assert not ours.state.jobs.unfinished()
     again = ours.run("3.txt")
     assert "Nothing to be done" in again
@@ -57,14 +57,16 @@ def test_each_kind_of_job_says_why_it_failed(project):
     """By what it printed, and by its own exit status; of a group, too, of which Snakemake says less."""
     ours = project(OF_EACH_KIND, "--keep-going")
     said = ours.run(code=1).replace("\n\n", "\n")
-    how = r"asa: {}: job \S+: failed \(exit code 1\)\."
+    how = r"asa: {}: job \S+: failed\."
     silent = r" Its command ended with exit status 7\.\nIts command printed no errors"
     assert re.search(how.format("shell n=1") + silent, said)
-    assert re.search(how.format("code n=1") + r"\nThe last of .*\nValueError in .*\nno column 1\n", said)
+    of_code = how.format("code n=1").replace("failed", r"failed \(exit code 1\)")
+    assert re.search(of_code + r"\nThe last of .*\nValueError in .*\nno column 1\n", said)
     of_group = r" Its command ended with exit status 5\.\nThe last of .*\nno luck\n"
     assert re.search(how.format("first-last n=1") + of_group, said)
     told = asa("explain", "--run", ours.runs[-1].path).stdout
     assert "no luck" in told
+    assert "Its command printed nothing. All of its output:\n    asa logs shell.1." in told
     assert "Shutting down" not in told
     assert "asa resume" not in told
     assert "run Snakemake again: it goes on from the files that are there" in " ".join(told.split())
