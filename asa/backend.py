@@ -35,6 +35,7 @@ __all__ = [
     "Adjustable",
     "Advice",
     "Advisor",
+    "AmongOthers",
     "Backend",
     "CancelsMany",
     "Capabilities",
@@ -543,6 +544,20 @@ class PartitionLimits:
 
 _NO_LIMITS = PartitionLimits()
 
+ON = "@"
+"""Stands between the name of a partition, or a job's id, and that of its cluster, at a site with several."""
+
+
+def cluster_of(name: str) -> str:
+    """Return the cluster of a partition or a job, given its name or id; empty at a site with one queue.
+
+    Examples
+    --------
+    >>> cluster_of("batch@big"), cluster_of("12_3@small"), cluster_of("batch")
+    ('big', 'small', '')
+    """
+    return name.rpartition(ON)[2] if ON in name else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
@@ -599,6 +614,12 @@ class Capabilities:
         Whether several jobs may race for the same work (`JobSpec.race`).
     max_together
         How many jobs with equal requests it takes in one submission (`SubmitsTogether`); 1: each by itself.
+    clusters
+        If the site has several clusters: the abilities of each, by its name. Its partitions are then named as in
+        ``batch@big``, and ids of jobs end in ``@big``. Empty for a site with one queue.
+    moves_s
+        Of a site with several clusters: how long a stage takes, at its beginning, to fetch what stages on another
+        cluster have left.
     """
 
     system: str
@@ -623,6 +644,38 @@ class Capabilities:
     whole_nodes: bool = False
     races: bool = False
     max_together: int = 1
+    clusters: Mapping[str, Capabilities] = field(default_factory=dict)
+    moves_s: float = 0.0
+
+    def place(self, partition: str) -> tuple[Capabilities, str]:
+        """Return the abilities of the cluster that a partition belongs to, and the name that it has there.
+
+        Examples
+        --------
+        >>> big = Capabilities("big", 112, 28, True, partition="batch")
+        >>> both = Capabilities("both", 112, 28, True, partition="batch@big", clusters={"big": big})
+        >>> both.place("")[1], big.place("")[1]
+        ('batch', 'batch')
+        """
+        asked = partition or self.partition
+        here = self.clusters.get(cluster_of(asked))
+        if here is None:
+            return self, asked
+        return here, ",".join(name.rpartition(ON)[0] for name in asked.split(",")) or here.partition
+
+    def of_job(self, job_id: str) -> Capabilities:
+        """Return the abilities of the cluster that has a job."""
+        return self.clusters.get(cluster_of(job_id), self) if self.clusters else self
+
+    def there(self, spec: JobSpec) -> JobSpec:
+        """Return a job as the cluster of its partition is asked for it; it has as many nodes there, of that size."""
+        here, partition = self.place(spec.partition)
+        if here is self:
+            return spec
+        per_node, cores = here.cores_per_node, spec.cores
+        if spec.nodes and per_node and cores == spec.nodes * self.cores_per_node:
+            cores = spec.nodes * per_node
+        return replace(spec, cores=cores, partition=partition)
 
     def limits(self, partition: str) -> PartitionLimits:
         """Return the known limits of a partition; of the default one if the name is empty."""
@@ -659,6 +712,8 @@ class Capabilities:
         """
         if spec.local:
             return None
+        if (here := self.place(spec.partition)[0]) is not self:
+            return here.impossible(self.there(spec))
         names = (spec.partition or self.partition).split(",")  # of several partitions, the batch system chooses one
         down = (limit for name in names if (limit := self.partitions.get(name)) is not None and not limit.is_up)
         cores = max(spec.cores, spec.nodes * self.cores_per_node)
@@ -1129,6 +1184,28 @@ class Facility(Protocol):
             The settings are invalid.
         UnavailableError
             The batch system cannot be reached.
+        """
+        ...
+
+
+@runtime_checkable
+class AmongOthers(Protocol):
+    """A facility whose jobs may be some of a run's, while others are on other clusters."""
+
+    def connect_among_others(
+        self, folder: Path, own: Path, *, sleep: Callable[[float], bool | None] = time.sleep
+    ) -> Backend:
+        """Connect one run like `Facility.connect`.
+
+        Parameters
+        ----------
+        folder
+            As there: markers of jobs, and what they print. Other clusters' jobs use it, too, perhaps under the same
+            numbers.
+        own
+            Where it keeps what is its own: scripts, and records of jobs by their ids.
+        sleep
+            As there.
         """
         ...
 

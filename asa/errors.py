@@ -157,6 +157,11 @@ class SubmitInDoubtError(BackendError):
 class UnavailableError(BackendError):
     """The batch system cannot be reached now. Nothing was changed, nothing is known to have failed: try again later."""
 
+    @property
+    def of_this_job(self) -> SubmitDeferredError:
+        """The same for one job, where others may be accepted."""
+        return SubmitDeferredError(self.message, where=self.where, hint=self.hint)
+
 
 NOT_ACCEPTED = (SubmitRejectedError, SubmitDeferredError, UnavailableError)
 """Errors after which the job was certainly not accepted."""

@@ -23,8 +23,8 @@ class _Asking(Protocol):
 
 def queued(asking: _Asking, capabilities: Capabilities, since_s: float, user: str) -> QueuedJob:
     """Describe a job for an estimator."""
-    partition = asking.partition or capabilities.partition
-    return QueuedJob(since_s, asking.cores, asking.walltime_s, user, capabilities.system, partition)
+    here, partition = capabilities.place(asking.partition)
+    return QueuedJob(since_s, asking.cores, asking.walltime_s, user, here.system, partition)
 
 
 def observation_of(spec: JobSpec, status: JobStatus, capabilities: Capabilities) -> WaitObservation | None:
@@ -48,7 +48,7 @@ def observation_of(spec: JobSpec, status: JobStatus, capabilities: Capabilities)
             return at_most(wait)
         return (
             at_most(wait)
-            if kept_back and capabilities.age_accrues and status.start_s <= status.eligible_s
+            if kept_back and capabilities.of_job(status.job_id).age_accrues and status.start_s <= status.eligible_s
             else exactly(wait)
         )
     if status.state is JobState.CANCELLED and status.end_s is not None and not status.held:
@@ -58,6 +58,6 @@ def observation_of(spec: JobSpec, status: JobStatus, capabilities: Capabilities)
 
 def queued_since(status: JobStatus, capabilities: Capabilities) -> float:
     """Return since when a job queues: its submission; or, where age does not accrue, when it became eligible."""
-    if capabilities.age_accrues or status.eligible_s is None:
+    if status.eligible_s is None or capabilities.of_job(status.job_id).age_accrues:
         return status.submit_s
     return status.eligible_s

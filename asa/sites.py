@@ -61,10 +61,12 @@ _NOTIFY = "notify"
 _PRICE = "price"
 _SHARE = "share"
 _INPUT_PATIENCE = "input_patience"
+_CLUSTERS, _CLUSTER, _MOVES = "clusters", "cluster", "moves"
 _DEFAULT = "default"
 _LOCAL = "local"
 _OBSERVED_HEADING = re.compile(r"\s*\[\s*observed\s*(\.|\])")
 _HEADING = re.compile(r"\s*\[")
+_A_CLUSTER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _PREFACE = "# What `asa doctor` found. It writes this part anew; what is set above wins."
 
@@ -311,10 +313,13 @@ def open_facility(
     given, why = dict(settings or {}), ""
     share = given.pop(_SHARE, "")
     _check_share(share, f"--option {_SHARE}")
-    if backend is None and site is None:
+    if backend is None and site is None and _CLUSTERS not in given:
         backend, site, why = _found_here()
     file = read_site(site) if site is not None else None
     name = backend or (file.backend if file else "")
+    wanted = {**(file.settings if file else {}), **given}
+    if _CLUSTERS in wanted:
+        return _of_clusters(name, file, wanted, _sources(file, given), share)
     if file and not name:
         raise InputError("does not say which backend it is for", where=str(file.path), hint=_known_backends())
     if members := _family(name):
@@ -349,6 +354,64 @@ def open_facility(
         share=share or (file.share if file else ""),
         price=file.price if file else "",
     )
+
+
+def _of_clusters(
+    backend: str, file: SiteFile | None, settings: Mapping[str, Any], sources: Mapping[str, str], share: str
+) -> OpenedSite:
+    """Open a site of several clusters: each is a site file of that name, or a table of settings, or both.
+
+    A table that names its backend is complete by itself. A name with neither is a cluster of the same accounting, with
+    the settings of this site.
+    """
+    from asa.clusters import SeveralClusters  # noqa: PLC0415 - few sites have several
+
+    backend = backend or "slurm"
+    own = {key: value for key, value in settings.items() if key not in {_CLUSTERS, _CLUSTER, _MOVES}}
+    tables, where = settings.get(_CLUSTER, {}), sources.get(_CLUSTERS, "")
+    names = _names_of_clusters(settings[_CLUSTERS], tables, where)
+    try:
+        moves_s = parse_duration(str(settings.get(_MOVES, "0s")))
+    except InputError as error:
+        raise InputError(error.message, where=sources.get(_MOVES, _MOVES), hint=error.hint) from error
+    members: dict[str, OpenedSite] = {}
+    for name in names:
+        table = dict(tables.get(name, {}))
+        of_table = str(table.pop("backend", ""))
+        is_site = not of_table and site_path(name).exists() and (file is None or site_path(name) != file.path)
+        given = table if is_site or of_table else {**own, _CLUSTER: name, **table}
+        try:
+            members[name] = open_facility(None if is_site else of_table or backend, name if is_site else None, given)
+        except InputError as error:
+            place = f"{where}: cluster {name!r}" + (f", {error.where}" if error.where else "")
+            raise InputError(error.message, where=place, hint=error.hint) from error
+    kept = {name: {"backend": member.backend, **member.settings} for name, member in members.items()}
+    return OpenedSite(
+        next(iter(members.values())).backend,
+        SeveralClusters({name: member.facility for name, member in members.items()}, moves_s=moves_s),
+        {_CLUSTERS: names, _CLUSTER: kept, _MOVES: f"{moves_s:g}s"},
+        file.path if file else None,
+        "",
+        *((file.strategy, file.notify, file.input_patience_s) if file else ("", "", None)),
+        share=share or (file.share if file else ""),
+        price=file.price if file else "",
+    )
+
+
+def _names_of_clusters(given: object, tables: object, where: str) -> list[str]:
+    names = given.split(",") if isinstance(given, str) else given
+    if not isinstance(names, list) or not all(isinstance(name, str) and _A_CLUSTER.fullmatch(name) for name in names):
+        raise InputError("is no list of clusters", where=where, hint='As in clusters = ["big", "small"].')
+    if len(set(names)) < max(len(names), 2):
+        raise InputError(
+            "are not several", where=where, hint="Name two or more, each once; of one, the setting is `cluster`."
+        )
+    if not isinstance(tables, Mapping) or not all(isinstance(table, Mapping) for table in tables.values()):
+        hint = "Beside `clusters`, each has a table of its settings, as in [cluster.big]."
+        raise InputError(f"`{_CLUSTER}` has no settings by cluster", where=where, hint=hint)
+    if strangers := [name for name in tables if name not in names]:
+        raise UnknownNameError(f"there is no cluster {strangers[0]!r}", where=where, hint=f"Known: {', '.join(names)}.")
+    return names
 
 
 def save_site(

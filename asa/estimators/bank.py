@@ -19,7 +19,15 @@ from numpy.typing import ArrayLike, NDArray
 from asa.core import plainly, plugins
 from asa.errors import InputError
 from asa.estimators.followed import FollowedQueue
-from asa.estimators.joint import SAMPLES, JointForecast, ReplacingEstimator, plans_together, together
+from asa.estimators.joint import (
+    SAMPLES,
+    JointForecast,
+    ReplacingEstimator,
+    plans_apart,
+    plans_together,
+    side_by_side,
+    together,
+)
 from asa.estimators.store import WaitStore
 from asa.estimators.stored import WaitRecord, user_in_store
 from asa.history import JobHistory
@@ -271,14 +279,15 @@ class WaitBank:
         Parameters
         ----------
         jobs
-            The requests, which differ in cores, walltime, partition or time of submission; all on one system.
+            The requests, which differ in cores, walltime, system, partition or time of submission. Futures of different
+            systems are independent.
         samples
             Upper bound of the number of futures.
 
         Raises
         ------
         InputError
-            There are none, or they are on several systems.
+            There are none.
 
         Examples
         --------
@@ -287,8 +296,16 @@ class WaitBank:
         >>> joint.best(run_s=[2400.0, 300.0])
         1
         """
-        systems = {job.system for job in jobs}
-        return together(self[_the_one(systems, "requests")], [self._as_kept(job) for job in jobs], samples)
+        kept = [self._as_kept(job) for job in jobs]
+        systems = _systems((job.system for job in jobs), "requests")
+        if len(systems) == 1:
+            return together(self[systems[0]], kept, samples)
+        places = [[place for place, job in enumerate(jobs) if job.system == system] for system in systems]
+        each = [
+            together(self[system], [kept[place] for place in own], samples)
+            for system, own in zip(systems, places, strict=True)
+        ]
+        return side_by_side(each, places)
 
     def predict_plans(self, plans: Sequence[Sequence[JobAhead]], samples: int = SAMPLES) -> list[NDArray[np.float64]]:
         """Sample when the jobs of several plans start, in the same sampled futures; see `PlanEstimator`.
@@ -296,18 +313,21 @@ class WaitBank:
         Parameters
         ----------
         plans
-            The plans, one of which will be followed; all on one system.
+            The plans, one of which will be followed. In a plan with jobs on several systems, each waits as if the
+            plan's jobs on other systems were not there.
         samples
             Upper bound of the number of futures.
 
         Raises
         ------
         InputError
-            There are none, or they are on several systems.
+            There are none.
         """
-        systems = {ahead.job.system for plan in plans for ahead in plan}
+        systems = _systems((ahead.job.system for plan in plans for ahead in plan), "plans")
         kept = [[replace(ahead, job=self._as_kept(ahead.job)) for ahead in plan] for plan in plans]
-        return plans_together(self[_the_one(systems, "plans")], kept, samples)
+        if len(systems) == 1:
+            return plans_together(self[systems[0]], kept, samples)
+        return plans_apart({system: self[system] for system in systems}, kept, samples)
 
     @contextmanager
     def instead_of(self, own: OwnJob) -> Iterator[Callable[[QueuedJob, QueuedJob], NDArray[np.float64]] | None]:
@@ -320,7 +340,19 @@ class WaitBank:
             yield None
             return
         with estimator.instead_of(own.ticket) as sampled:
-            yield None if sampled is None else lambda one, other: sampled(self._as_kept(one), self._as_kept(other))
+            if sampled is None:
+                yield None
+                return
+
+            def both(one: QueuedJob, other: QueuedJob) -> NDArray[np.float64]:
+                one, other = self._as_kept(one), self._as_kept(other)
+                if other.system == own.job.system:
+                    return sampled(one, other)
+                here = sampled(one, one)[:, :1]
+                there = together(self[other.system], [other], len(here)).likely_s
+                return np.concatenate([here, there[np.arange(len(here)) % len(there)]], axis=1)
+
+            yield both
 
     def submitted(self, job: QueuedJob, forecast: WaitForecast | None = None) -> OwnJob:
         """Record that a job of this client is pending from now on."""
@@ -558,10 +590,8 @@ def replay(
     return forecasts
 
 
-def _the_one(systems: set[str], what: str) -> str:
-    """Return the single system of all items; raise otherwise. `what`: the items' name in the message."""
-    if len(systems) != 1:
-        raise InputError(
-            f"{what} on {len(systems)} systems cannot be judged together", hint="Ask for each system by itself."
-        )
-    return next(iter(systems))
+def _systems(systems: Iterable[str], what: str) -> list[str]:
+    """Return the systems of all items, each once. `what`: the items' name in the message."""
+    if found := list(dict.fromkeys(systems)):
+        return found
+    raise InputError(f"there are no {what} to judge", hint="Give one or more.")

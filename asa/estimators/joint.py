@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from statistics import NormalDist
@@ -25,6 +25,7 @@ _USUAL = 0.4  # weight of long-run waits in a choice, relative to the forecast
 _LEVELS = np.array(LEVELS)
 _SEED = 20_261_129
 _OF_AGE = 1 << 20  # far from the orders of waits
+_OF_SYSTEMS = 1 << 21
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -332,6 +333,68 @@ def together(estimator: WaitEstimator, jobs: Sequence[QueuedJob], samples: int =
     return JointForecast(tuple(jobs), np.maximum(10.0**decades - FLOOR_S, 0.0))
 
 
+def side_by_side(each: Sequence[JointForecast], places: Sequence[Sequence[int]]) -> JointForecast:
+    """Combine forecasts of requests to several systems, whose queues have nothing to do with each other.
+
+    `places`: for each forecast, where its requests are among all.
+    """
+    total = sum(map(len, places))
+    samples = max(len(joint.waits_s) for joint in each)
+    usual = [joint.usual_s for joint in each if joint.usual_s is not None]
+    jobs: list[QueuedJob] = [each[0].jobs[0]] * total
+    waits_s, doubt = np.empty((samples, total)), np.ones(total)
+    usual_s = np.empty((max(map(len, usual)), total)) if usual else None
+    for number, (joint, own) in enumerate(zip(each, places, strict=True)):
+        rows = _order(_OF_SYSTEMS + number, samples) if number else np.arange(samples)
+        waits_s[:, own] = joint.waits_s[rows % len(joint.waits_s)]
+        if joint.doubt is not None:
+            doubt[list(own)] = joint.doubt
+        if usual_s is not None:
+            known_s = joint.waits_s if joint.usual_s is None else joint.usual_s
+            rows = _order(_OF_SYSTEMS + number, len(usual_s)) if number else np.arange(len(usual_s))
+            usual_s[:, own] = known_s[rows % len(known_s)]
+        for place, job in zip(own, joint.jobs, strict=True):
+            jobs[place] = job
+    return JointForecast(tuple(jobs), waits_s, usual_s, None if all(joint.doubt is None for joint in each) else doubt)
+
+
+def plans_apart(
+    estimators: Mapping[str, WaitEstimator], plans: Sequence[Sequence[JobAhead]], samples: int = SAMPLES
+) -> list[NDArray[np.float64]]:
+    """Sample when the jobs of plans on several systems start; `estimators`: of each system. See `plans_together`.
+
+    A plan on one system is sampled by that system's estimator. Of another, each job waits as if its system had none of
+    the plan's jobs but those submitted beside it.
+    """
+    found: list[NDArray[np.float64] | None] = [None] * len(plans)
+    for system, estimator in estimators.items():
+        own = [place for place, plan in enumerate(plans) if plan and {ahead.job.system for ahead in plan} == {system}]
+        for place, starts_s in zip(own, plans_together(estimator, [plans[o] for o in own], samples), strict=True):
+            found[place] = starts_s
+    return [
+        _mixed(estimators, plan, samples) if starts_s is None else starts_s
+        for plan, starts_s in zip(plans, found, strict=True)
+    ]
+
+
+def _mixed(estimators: Mapping[str, WaitEstimator], plan: Sequence[JobAhead], samples: int) -> NDArray[np.float64]:
+    """Sample when the jobs of a plan on several systems start."""
+    if not plan:
+        return np.zeros((samples, 0))
+    asked, rows = _beside(plan), np.arange(samples)
+    waits_s, fades_s, usual_s = (np.empty((samples, len(plan))) for _ in range(3))
+    for number, (system, estimator) in enumerate(estimators.items()):
+        own = [place for place, ahead in enumerate(plan) if ahead.job.system == system]
+        if not own:
+            continue
+        order = _order(_OF_SYSTEMS + number, samples) if number else rows
+        likely_s = together(estimator, [asked[place] for place in own], samples).likely_s
+        waits_s[:, own] = likely_s[order % len(likely_s)]
+        [(of_system_s, waits_later_s)] = usual_of(estimator, [plan], samples)
+        fades_s[:, own], usual_s[:, own] = of_system_s[order, None], waits_later_s[:, own][order]
+    return _played(plan, waits_s, (fades_s, usual_s))
+
+
 def plans_together(
     estimator: WaitEstimator, plans: Sequence[Sequence[JobAhead]], samples: int = SAMPLES
 ) -> list[NDArray[np.float64]]:
@@ -413,7 +476,7 @@ def _beside(plan: Sequence[JobAhead]) -> list[QueuedJob]:
     cores: dict[tuple[object, ...], int] = {}
     asked = []
     for ahead in plan:
-        alike = (ahead.after, ahead.queues, ahead.job.partition)
+        alike = (ahead.after, ahead.queues, ahead.job.system, ahead.job.partition)
         cores[alike] = cores.get(alike, 0) + ahead.job.cores
         asked.append(replace(ahead.job, cores=cores[alike], submit_s=ahead.now_s))
     return asked
@@ -424,7 +487,11 @@ def _played(
     waits_s: NDArray[np.float64],
     later: tuple[NDArray[np.float64], NDArray[np.float64]],
 ) -> NDArray[np.float64]:
-    """Return the starts of the jobs of a plan; `waits_s`: waits if submitted now, shape (samples, jobs)."""
+    """Return the starts of the jobs of a plan.
+
+    `waits_s`: waits if submitted now, shape (samples, jobs).
+    `later`: until when the present queue has influence, in each future, or for each job, too; and the waits after that.
+    """
     fades_s, usual_s = later
     starts_s: NDArray[np.float64] = np.zeros((len(waits_s), len(plan)))
     ends_s: NDArray[np.float64] = np.zeros_like(starts_s)
@@ -436,7 +503,7 @@ def _played(
         comes_s = (
             np.full(len(samples), ahead.submit_s) if ahead.queues == "early" else np.maximum(due_s, ahead.submit_s)
         )
-        is_known = comes_s < fades_s
+        is_known = comes_s < (fades_s if fades_s.ndim == 1 else fades_s[:, index])
         wait_s = np.where(is_known, waits_s[:, index], usual_s[:, index])
         if ahead.queues == "local":
             start_s = comes_s

@@ -359,6 +359,23 @@ def bank_of(
     return bank
 
 
+def bank_of_each(
+    estimator: str, store: WaitStore | None, cores: Mapping[str, int], *, seed: int, now_s: float
+) -> WaitBank:
+    """Open a bank for a run on several systems, given the cores of each; see `bank_of`.
+
+    What it learns of their queues is not cached.
+    """
+    if estimator not in _CACHED:
+        return WaitBank(estimator, seed=seed, machine_cores=max(cores.values()), store=store)
+    bank = WaitBank(estimator, seed=seed, machine_cores=max(cores.values()))
+    for system, of_system in cores.items():
+        learned = None if store is None else seeing(store, system, of_system, now_s, seed=seed, estimator=estimator)
+        made = WaitBank(estimator, seed=seed, machine_cores=of_system)[system] if learned is None else learned.estimator
+        bank.adopt(system, made, 0 if learned is None else learned.count, store=store)
+    return bank
+
+
 def _until_s(kept: Learned, news: Sequence[WaitRecord]) -> float:
     theirs = [record for record in (*kept.later, *news) if record.job.system == kept.system]
     if not theirs:

@@ -17,7 +17,7 @@ fresh() {
 }
 
 # A file appears whole: it is written under another name, then renamed. `cat` tells of a full disk, `printf` may not.
-drafted() { draft=${1%/*}/.${1##*/}.$job; }
+drafted() { draft=${1%/*}/.${1##*/}.$job${SLURM_CLUSTER_NAME:+@$SLURM_CLUSTER_NAME}; }
 prepare() { drafted "$1"; facts "$2" | fresh "$draft"; }
 commit() { drafted "$1"; mv -f "$draft" "$1"; }
 drop() { drafted "$1"; rm -f "$draft"; }

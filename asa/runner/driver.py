@@ -10,11 +10,11 @@ from dataclasses import asdict, replace
 from asa.backend import Backend
 from asa.errors import AsaError, StateError
 from asa.estimators import WaitBank
-from asa.estimators.kept import bank_of
 from asa.estimators.store import WaitStore
 from asa.metrics import measure
 from asa.records import Record
 from asa.runner.active import Run
+from asa.runner.clusters import bank_at
 from asa.runner.folder import RunFolder
 from asa.runner.loop import RunResult, run_all
 from asa.runner.notify import Notifier
@@ -161,8 +161,7 @@ def _bank(folder: RunFolder, estimator: str, now_s: float) -> WaitBank:
     plan = folder.plan
 
     def bank(store: WaitStore | None) -> WaitBank:
-        site = plan.capabilities
-        return bank_of(estimator, store, site.system, machine_cores=site.max_cores, seed=plan.seed, now_s=now_s)
+        return bank_at(plan.capabilities, estimator, store, seed=plan.seed, now_s=now_s)
 
     try:
         return bank(WaitStore(plan.bank) if plan.bank else None)

@@ -445,8 +445,9 @@ class RunFolder:
 
     def forget_cluster(self) -> None:
         """Let the run continue on the cluster that is reached next, which its backend then records."""
-        # jobs of a pool have a file of their own
-        for file in (self.path / CLUSTER_FILE, *self.path.glob(f"pool/**/{CLUSTER_FILE}")):
+        # jobs of a pool have a file of their own, and so has each of several clusters
+        others = (file for part in ("pool", "clusters") for file in self.path.glob(f"{part}/**/{CLUSTER_FILE}"))
+        for file in (self.path / CLUSTER_FILE, *others):
             file.unlink(missing_ok=True)
 
     def log_note(self, words: str) -> None:

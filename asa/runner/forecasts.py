@@ -46,13 +46,17 @@ class LearnedForecast:
         self,
         bank: WaitBank,
         job_of: Callable[[tuple[str, ...]], QueuedJob],
+        *,
         at_once: Callable[[tuple[str, ...]], bool] = lambda _stages: False,
-        own_partition: str = "",
+        queue_of: Callable[[str], tuple[str, str]] = lambda partition: ("", partition),
+        fetching_s: Callable[[tuple[str, ...], str, Iterable[str]], float] = lambda *_: 0.0,
         known_as: Callable[[str], OwnJob | None] = lambda _job_id: None,
     ) -> None:
         self.bank = bank
         self._known_as = known_as  # returns how the bank knows a job of this run; None if it does not
-        self._own_partition = own_partition  # the partition of jobs that request none
+        self._queue_of = queue_of  # returns the system and the name there of a partition; of the default one if empty
+        # returns how long a job's stages fetch what was left elsewhere, given its partition, and those of jobs before
+        self._fetching_s = fetching_s
         self._job_of = job_of
         self._at_once = at_once
         self._drawn: dict[tuple[tuple[str, ...], int], tuple[int, WaitForecast]] = {}
@@ -83,7 +87,8 @@ class LearnedForecast:
         if self.bank.draws:
             return [self._predict(stages, job) for job in jobs]
         joint = self.bank.predict_together(jobs)
-        return [joint.for_choice(index) for index in range(len(jobs))]
+        fetching_s = [self._fetching_s(stages, request.partition, ()) for request in requests]
+        return [_later(joint.for_choice(index), by_s) for index, by_s in enumerate(fetching_s)]
 
     def sample_plans(self, plans: Sequence[Sequence[PlanStep]], samples: int) -> list[NDArray[np.float64]] | None:
         """Sample when the jobs of each plan get their cores, in the same futures; see `asa.strategies.base.Joint`."""
@@ -91,9 +96,18 @@ class LearnedForecast:
             return None
         steps = [step for plan in plans for step in plan]
         jobs = iter(self._asking(steps[0].stages, (step.request for step in steps)))
-        return self.bank.predict_plans([[self._ahead(step, next(jobs)) for step in plan] for plan in plans], samples)
+        fetching_s = [[self._fetches_s(plan, step) for step in plan] for plan in plans]
+        ahead = [
+            [self._ahead(step, next(jobs), more_s) for step, more_s in zip(plan, more, strict=True)]
+            for plan, more in zip(plans, fetching_s, strict=True)
+        ]
+        starts_s = self.bank.predict_plans(ahead, samples)
+        return [of_plan + more if any(more) else of_plan for of_plan, more in zip(starts_s, fetching_s, strict=True)]
 
-    def _ahead(self, step: PlanStep, job: QueuedJob) -> JobAhead:
+    def _fetches_s(self, plan: Sequence[PlanStep], step: PlanStep) -> float:
+        return self._fetching_s(step.stages, step.request.partition, [plan[p].request.partition for p in step.after])
+
+    def _ahead(self, step: PlanStep, job: QueuedJob, fetching_s: float) -> JobAhead:
         is_aging = step.keep is Keep.DEPENDENCY and step.ages
         queues: Literal["ready", "aging", "early", "local"] = "ready"
         if self._at_once(step.stages):
@@ -102,7 +116,13 @@ class LearnedForecast:
             queues = "aging" if is_aging else "early"
         at_s = job.submit_s + (step.submit_s if step.keep is Keep.AWAIT else 0.0)
         return JobAhead(
-            replace(job, submit_s=at_s), job.submit_s, step.run_s, step.after, queues, step.ready_s, step.submit_s
+            replace(job, submit_s=at_s),
+            job.submit_s,
+            step.run_s + fetching_s if fetching_s else step.run_s,
+            step.after,
+            queues,
+            step.ready_s,
+            step.submit_s,
         )
 
     @contextmanager
@@ -119,15 +139,13 @@ class LearnedForecast:
 
     def _asking(self, stages: tuple[str, ...], requests: Iterable[JobRequest]) -> list[QueuedJob]:
         own = self._job_of(stages)
-        return [
-            replace(
-                own,
-                cores=request.cores,
-                walltime_s=request.walltime_s,
-                partition=request.partition or self._own_partition,
+        asking = []
+        for request in requests:
+            system, partition = self._queue_of(request.partition)
+            asking.append(
+                replace(own, cores=request.cores, walltime_s=request.walltime_s, system=system, partition=partition)
             )
-            for request in requests
-        ]
+        return asking
 
     def _predict(self, stages: tuple[str, ...], job: QueuedJob) -> WaitForecast:
         if self._at_once(stages):
@@ -143,6 +161,12 @@ class LearnedForecast:
         """Forget the prediction for stages that were just submitted, so that the next submission draws again."""
         for key in [key for key in self._drawn if key[0] == stages]:
             del self._drawn[key]
+
+
+def _later(forecast: WaitForecast, by_s: float) -> WaitForecast:
+    if not by_s:
+        return forecast
+    return WaitForecast(tuple(wait_s + by_s for wait_s in forecast.quantiles_s), forecast.wait_s + by_s)
 
 
 class PlannedForecast:

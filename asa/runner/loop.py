@@ -6,6 +6,7 @@ import math
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
@@ -18,6 +19,7 @@ from asa.observations import queued
 from asa.progress import RunProgress
 from asa.records import Outcome, Predicted, Record
 from asa.runner.active import Active, Run
+from asa.runner.clusters import fetching_s, queue_of
 from asa.runner.entries import Begun, Claimed, Closed, Dropped, Entry, Extended, Retried, Stopped
 from asa.runner.forecasts import KnownForecast, LearnedForecast, NoForecast, PlannedForecast
 from asa.runner.kinds import UnitsOfRun
@@ -307,7 +309,8 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
             bank,
             lambda stages: queued(asks.of(stages), capabilities, backend.now(), bank.user),
             at_once=lambda stages: all(state.workflow.stages[name].local for name in stages),
-            own_partition=capabilities.partition,
+            queue_of=partial(queue_of, capabilities),
+            fetching_s=partial(fetching_s, state),
             known_as=lambda job_id: state.jobs[job_id].known_as if job_id in state.jobs else None,
         )
     elif run.strategy.forecast is ForecastKind.PLANNED:
@@ -429,7 +432,7 @@ def _follow_plan(active: Active) -> float | None:
         missing = list(missing_jobs(active, now))  # all jobs of a stage are submitted before jobs that depend on it
         jobs, planned_s = (
             [*missing, *submissions],
-            [*(job.submit_s for job in missing), *times_of(active.state, submissions)],
+            [*(job.submit_s for job in missing), *times_of(active.state, submissions, plan.choices)],
         )
         times = active.attempts.times(jobs, planned_s, now, plan.choices)
         due = [job for job, time in zip(jobs, times, strict=True) if time <= now]

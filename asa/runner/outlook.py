@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from asa.backend import Backend, Capabilities, JobSpec, JobState, JobStatus, Previewing
@@ -12,9 +13,9 @@ from asa.compatible import conflict
 from asa.core.late import dataclass
 from asa.errors import InputError, SubmitRejectedError
 from asa.estimators import WaitBank, WaitStore
-from asa.estimators.kept import bank_of
 from asa.keys import OF_JOBS
 from asa.observations import queued
+from asa.runner.clusters import bank_at, fetching_s, queue_of
 from asa.runner.entries import Accepted, Intended, Shaped
 from asa.runner.folder import RunPlan
 from asa.runner.forecasts import LearnedForecast, NoForecast
@@ -177,8 +178,7 @@ def read_only_bank(plan: RunPlan, folder: Path | None, now_s: float) -> WaitBank
     `folder`: of the bank; None or a missing folder if nothing is known.
     """
     store = WaitStore(folder, create=False) if folder is not None and folder.is_dir() else None
-    site = plan.capabilities
-    return bank_of(plan.estimator, store, site.system, machine_cores=site.max_cores, seed=plan.seed, now_s=now_s)
+    return bank_at(plan.capabilities, plan.estimator, store, seed=plan.seed, now_s=now_s)
 
 
 def plan_of(
@@ -223,7 +223,8 @@ def forecast_of(
         bank,
         job_of,
         at_once=lambda stages: all(state.workflow.stages[name].local for name in stages),
-        own_partition=plan.capabilities.partition,
+        queue_of=partial(queue_of, plan.capabilities),
+        fetching_s=partial(fetching_s, state),
     )
 
 

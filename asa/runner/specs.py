@@ -15,6 +15,7 @@ from asa.keys import JobKeys, asked, shared_by
 from asa.payload import Share, payload_text
 from asa.printable import first_of
 from asa.runner.accounts import NOTICE_S
+from asa.runner.clusters import fetching_s
 from asa.runner.host import release_of
 from asa.runner.jobs import round_of
 from asa.runner.kinds.racers import as_asked, races_of
@@ -48,7 +49,7 @@ def spec_of(state: RunState, planned: PlannedJob) -> JobSpec:
         walltime += local_before(state, before)
     releases = releases_of(state, planned)
     handover_s = HANDOVER_S if releases else 0.0
-    walltime += handover_s
+    walltime += handover_s + fetching_s(state, planned.stages, ask.partition)
     return replace(
         ask,
         name=f"{state.name}/{_called(state, planned, own)}",

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
+from asa.backend import cluster_of
 from asa.runner.accounts import NOTICE_S
+from asa.runner.clusters import waits_elsewhere
 from asa.runner.specs import ask_of, local_before, token_of
 from asa.runner.state import RunState
-from asa.strategies.base import Keep, Phase, Plan, PlannedJob
+from asa.strategies.base import Choice, Keep, Phase, Plan, PlannedJob
 from asa.units import core_hours
 
 _MAX_IDLE = 0.25  # share of a workflow's core-hours that jobs may idle while the client runs local stages
@@ -103,7 +106,9 @@ def _in_doubt(state: RunState) -> Iterator[PlannedJob]:
             yield planned
 
 
-def times_of(state: RunState, plan: Iterable[PlannedJob]) -> list[float]:
+def times_of(
+    state: RunState, plan: Iterable[PlannedJob], choices: Mapping[str, Choice] = MappingProxyType({})
+) -> list[float]:
     """Return when to submit each job of a plan; infinity if the job, or one before it, cannot be submitted yet."""
     plan = list(plan)
     times, not_yet, left = list[float](), set[str](), None
@@ -114,6 +119,7 @@ def times_of(state: RunState, plan: Iterable[PlannedJob]) -> list[float]:
     for job in plan:
         behind = before(state, job.stages)
         is_unknown = any(map(state.has_unknown_end, behind))
+        is_unknown = is_unknown or _waits_elsewhere(state, job, choices)
         is_late = is_unknown and not job.is_addition
         time_s = math.inf if is_late else max(job.submit_s, _when_known_s(state, job))
         if job.has_payload and job.keep is Keep.DEPENDENCY:  # else it may be submitted before its predecessors
@@ -141,6 +147,18 @@ def times_of(state: RunState, plan: Iterable[PlannedJob]) -> list[float]:
             asked_s |= dict.fromkeys(job.stages, _last_s(asked_s, behind) if is_local else time_s)
         times.append(time_s)
     return times
+
+
+def _waits_elsewhere(state: RunState, job: PlannedJob, choices: Mapping[str, Choice]) -> bool:
+    """Whether a job would depend on one of another cluster, or on one there that races with it."""
+    if not state.capabilities.clusters or job.keep is not Keep.DEPENDENCY:
+        return False
+    if waits_elsewhere(state, job, choices):
+        return True
+    ids = {state.stages[name].job_id for name in before(state, job.stages) if not state.stages[name].phase.is_settled}
+    owns = [state.jobs[job_id] for job_id in ids if job_id is not None and job_id in state.jobs]
+    others = (other.status.job_id for own in owns for other in state.units.of(own).others(own))
+    return len({cluster_of(job_id) for job_id in (*others, *filter(None, ids))} - {""}) > 1
 
 
 def _last_s(asked_s: Mapping[str, float], names: Iterable[str]) -> float:

@@ -84,22 +84,24 @@ class MarksFolder:
     """The folder of a run.
 
     `root`: on a file system that compute nodes see under the same path; it is made if missing.
+    `own`: where scripts and records of jobs are, if not there.
     Raises `InputError`: its path is not UTF-8, the encoding of scripts.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, own: Path | None = None) -> None:
         self.root = root.absolute()
+        self.own = self.root if own is None else own.absolute()
         if not is_utf8(str(self.root)):
             raise InputError(
                 "the path of this folder is not UTF-8",
                 where=ascii(str(self.root)),
                 hint="Name another folder, or rename this one.",
             )
-        self.scripts, self.logs, self.marks, self.posts, self._jobs = (
-            self.root / part for part in ("scripts", "logs", "marks", "posts", "jobs")
-        )
+        self.logs, self.marks, self.posts = (self.root / part for part in ("logs", "marks", "posts"))
+        self.scripts, self._jobs = (self.own / part for part in ("scripts", "jobs"))
         try:
             safe.provide_folder(self.root)
+            safe.provide_folder(self.own)
             is_shared = bool(self.root.stat().st_mode & stat.S_IRGRP)
             safe.provide_folder(self.logs, is_shared=is_shared)
             for folder in (self.marks, self.posts, self.scripts, self._jobs):

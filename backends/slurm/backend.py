@@ -62,6 +62,7 @@ class SlurmBackend:
     It asks for all its jobs in one call, seldom while nothing changes, and answers from the last result. Slurm may be
     unavailable for any time: `wait` keeps asking, and `condition` reports it.
 
+    `own`: where the scripts and records of its jobs are, if jobs of other clusters use the folder, too.
     `poll_s`: lower bound of the seconds between two looks, except before a job with dependencies is submitted.
     `max_poll_s`: upper bound while nothing happens, plus or minus a tenth.
     `settle_s`: seconds for which an accepted job may be missing from Slurm's answers.
@@ -76,6 +77,7 @@ class SlurmBackend:
         folder: Path,
         capabilities: Capabilities,
         *,
+        own: Path | None = None,
         defaults: JobDefaults | None = None,
         poll_s: float = 2.0,
         max_poll_s: float = 60.0,
@@ -87,7 +89,7 @@ class SlurmBackend:
         survey: Callable[[], Capabilities] | None = None,
     ) -> None:
         self._survey, self._surveyed_s = survey, -math.inf
-        self._folder = MarksFolder(folder)
+        self._folder = MarksFolder(folder, own)
         self._groups = Groups(link, self._folder)
         self._link = self._groups.as_link
         self._capabilities = capabilities
@@ -106,7 +108,7 @@ class SlurmBackend:
         self._feed_poll_s = queue_poll_s
         self._feed_due_s = -math.inf
         self._estimated_s: list[float] = []
-        self._home = HomeCluster(link, folder, clock)
+        self._home = HomeCluster(link, folder, clock, own=own)
         self._preflight = SlurmPreflight(link)
         self._highest: int | None = None  # highest number of a job submitted from here; None if not looked up
         self._strangers: set[str] = set()  # jobs that were asked for, and are not known to be this run's

@@ -64,12 +64,12 @@ class Home:
 class HomeCluster:
     """Compares the reached cluster with a run's.
 
-    `root`: the run's folder.
+    `root`: the run's folder. `own`: where the record is, if not there.
     """
 
-    def __init__(self, link: SlurmLink, root: Path, clock: Callable[[], float]) -> None:
-        self._link, self._path, self._clock = link, root / CLUSTER_FILE, clock
-        self._run = root.name
+    def __init__(self, link: SlurmLink, root: Path, clock: Callable[[], float], *, own: Path | None = None) -> None:
+        self._link, self._path, self._clock = link, (own or root) / CLUSTER_FILE, clock
+        self._root, self._run = root, root.name
         self._home = _read(self._path)
         self._doubted_s = -math.inf
         self._passed_s = -math.inf  # when numbers were last seen to have passed the highest
@@ -215,7 +215,7 @@ class HomeCluster:
 
     def _accept(self) -> str:
         """Return the command, for this folder, with which the user makes the run accept the reached cluster."""
-        path, here = self._path.parent.absolute(), Path.cwd()
+        path, here = self._root.absolute(), Path.cwd()
         run = path.relative_to(here) if path.is_relative_to(here) else path
         return shlex.join(["asa", "resume", str(run), _ACCEPT])
 

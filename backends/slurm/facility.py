@@ -81,6 +81,12 @@ class SlurmFacility:
 
         See `asa.backend.Facility.connect`.
         """
+        return self.connect_among_others(folder, folder, sleep=sleep)
+
+    def connect_among_others(
+        self, folder: Path, own: Path, *, sleep: Callable[[float], bool | None] = time.sleep
+    ) -> SlurmBackend:
+        """Connect one run, some of whose jobs are on other clusters; see `asa.backend.AmongOthers`."""
         from .backend import SlurmBackend  # noqa: PLC0415 - a list of backends needs it not
         from .defaults import JobDefaults  # noqa: PLC0415 - as above
 
@@ -92,6 +98,7 @@ class SlurmFacility:
                 link,
                 folder,
                 site,
+                own=own,
                 defaults=JobDefaults(
                     account=settings.account,
                     qos=settings.qos,
@@ -230,8 +237,10 @@ class SlurmRest(SlurmFacility):
         )
         self._rest = checked
 
-    def connect(self, folder: Path, *, sleep: Callable[[float], bool | None] = time.sleep) -> SlurmBackend:
-        """Connect one run; see `SlurmFacility.connect`.
+    def connect_among_others(
+        self, folder: Path, own: Path, *, sleep: Callable[[float], bool | None] = time.sleep
+    ) -> SlurmBackend:
+        """Connect one run; see `SlurmFacility.connect_among_others`.
 
         Raises
         ------
@@ -241,7 +250,7 @@ class SlurmRest(SlurmFacility):
         from .rest import InClearError, StrangerError  # noqa: PLC0415 - as below
 
         try:
-            return super().connect(folder, sleep=sleep)
+            return super().connect_among_others(folder, own, sleep=sleep)
         except (InClearError, StrangerError) as error:  # waiting does not help here
             raise InputError(error.message, where="url", hint=error.hint) from None
 

@@ -52,7 +52,7 @@ class Groups:
 
     def __init__(self, link: SlurmLink, folder: MarksFolder) -> None:
         self._link = link
-        self._folder = folder.root / "groups"
+        self._folder = folder.own / "groups"
         self._members: dict[str, tuple[str, ...]] = {}  # names of jobs, by the name of their array
         self._arrays: dict[str, str] = {}  # names of arrays, by the names of their jobs
         self._shown: set[str] = set()  # arrays of which the controller has shown elements at the last look

@@ -186,10 +186,24 @@ def test_every_estimator_can_be_asked(estimator):
     assert sorted(joint.forecast(2).quantiles_s) == list(joint.forecast(2).quantiles_s)
 
 
-def test_all_requests_are_of_one_system():
-    with pytest.raises(InputError, match="2 systems"):
-        WaitBank().predict_together([QueuedJob(0.0, 1, 60.0, system=system) for system in "ab"])
-    with pytest.raises(InputError, match="0 systems"):
+@pytest.mark.parametrize("estimator", ["asa", "asa-queue", "last"])
+def test_requests_to_several_systems_wait_there_as_they_would_alone_in_independent_futures(estimator):
+    bank = WaitBank(estimator, machine_cores=100)
+    _, now = lived(bank["x"], 60)
+    lived(bank["y"], 20)
+    jobs = [QueuedJob(now, cores, 600.0, "me", system, "a") for cores in (4, 16) for system in "xy"]
+    both = bank.predict_together(jobs, 32)
+    for system in "xy":
+        own = [place for place, job in enumerate(jobs) if job.system == system]
+        alone = bank.predict_together([jobs[place] for place in own], 32)
+        assert np.array_equal(np.sort(both.waits_s[:, own], axis=0), np.sort(alone.waits_s, axis=0))
+        assert [both.jobs[place] for place in own] == list(alone.jobs)
+    assert both.waits_s.shape == (32, 4)
+    assert 0 <= both.best([60.0] * 4) < 4
+
+
+def test_nothing_can_be_said_of_no_request():
+    with pytest.raises(InputError, match="no requests"):
         WaitBank().predict_together([])
 
 

@@ -141,3 +141,42 @@ def test_a_run_goes_to_the_cluster_where_it_ends_first(both, typed):
     assert "→ small: expected to end in" in told, told
     assert (typed.folder / "did").read_text() == "a small\nb small\n"
     assert "completed" in typed("status")
+
+
+BOTH = """
+backend = "slurm"
+clusters = ["big", "small"]
+poll = "1s"
+"""
+CHAIN = """
+name = "chain"
+[[stage]]
+name = "a"
+cores = 4
+walltime = "2m"
+partition = "normal@big"
+command = "echo a $SLURM_CLUSTER_NAME >>did; sleep 2"
+[[stage]]
+name = "b"
+after = ["a"]
+cores = 4
+walltime = "2m"
+partition = "normal@small"
+command = "echo b $SLURM_CLUSTER_NAME >>did; sleep 2"
+[[stage]]
+name = "c"
+after = ["b"]
+cores = 4
+walltime = "2m"
+partition = "normal@big"
+command = "echo c $SLURM_CLUSTER_NAME >>did"
+"""
+
+
+@pytest.mark.parametrize("strategy", ["per-stage", "asa", "asa-naive", "chained", "asa-plan"])
+def test_stages_of_one_run_go_to_different_clusters(typed, strategy):
+    (typed.folder / "both.toml").write_text(BOTH)
+    (typed.folder / "chain.toml").write_text(CHAIN)
+    typed("run", "chain.toml", "--site", "both.toml", "--strategy", strategy)
+    assert (typed.folder / "did").read_text() == "a big\nb small\nc big\n"
+    assert "@small" in typed("status")

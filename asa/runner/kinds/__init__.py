@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from asa.backend import Capabilities, JobSpec
+from asa.runner.clusters import on_clusters
 from asa.runner.course import RunCourse
 from asa.runner.jobs import Job
 from asa.runner.kinds.base import Units
@@ -47,7 +48,8 @@ class UnitsOfRun:
 
     @staticmethod
     def as_run(workflow: Workflow, site: Capabilities) -> Workflow:
-        """Let the elements of arrays take turns if the batch system has no arrays."""
+        """Let the elements of arrays take turns if the batch system has no arrays; offer stages a site's clusters."""
+        workflow = on_clusters(workflow, site)
         return workflow if site.arrays else workflow.in_turn(site.max_cores, site.cores_per_node)
 
     def of(self, job: Job) -> Units:

@@ -1,0 +1,74 @@
+"""The facility made of the facilities of several clusters."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+
+from asa.backend import Advice, Advisor, AmongOthers, Facility, PastRun, RemembersRuns, Troubleshooting
+from asa.errors import InputError
+
+from .abilities import abilities_of
+from .backend import Member, SeveralBackends, cluster_in
+
+FOLDER = "clusters"
+"""Folder of a run in which each cluster has its own."""
+
+
+class SeveralClusters:
+    """A facility of several clusters.
+
+    `members`: the facility of each, by its name; the first has the clock, and takes what names no cluster.
+    `moves_s`: see `asa.backend.Capabilities`.
+    Raises `InputError`: one cannot be among several.
+    """
+
+    def __init__(self, members: Mapping[str, Facility], *, moves_s: float = 0.0) -> None:
+        self._members: dict[str, AmongOthers] = {}
+        for name, facility in members.items():
+            if not isinstance(facility, AmongOthers):
+                raise InputError(
+                    "cannot be one of several clusters of a run",
+                    where=f"cluster {name!r}",
+                    hint="Only Slurm can, by its commands or its REST API.",
+                )
+            self._members[name] = facility
+        self._facilities, self._moves_s = dict(members), moves_s
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Notes for the user, each with its cluster."""
+        return [f"{name}: {note}" for name, facility in self._facilities.items() for note in facility.notes]
+
+    def connect(self, folder: Path, *, sleep: Callable[[float], bool | None] = time.sleep) -> SeveralBackends:
+        """Connect one run to each cluster; see `asa.backend.Facility.connect`."""
+        members: dict[str, Member] = {}
+        try:
+            for name, facility in self._members.items():
+                backend = facility.connect_among_others(folder, folder / FOLDER / name, sleep=lambda _: True)
+                members[name] = Member(name, backend)
+            return SeveralBackends(members, sleep, lambda every: abilities_of(every, moves_s=self._moves_s))
+        except BaseException:
+            for member in members.values():
+                member.close()
+            raise
+
+    def advice(self, reason: str) -> Advice:
+        """Explain why a job is pending, or how it failed."""
+        first = next(iter(self._facilities.values()))
+        return first.advice(reason) if isinstance(first, Advisor) else Advice(reason)
+
+    def remedy(self, trouble: str) -> str:
+        """Return what a user can do about a trouble, which names its cluster."""
+        name, own = cluster_in(trouble)
+        if name not in self._facilities:
+            return ""
+        facility = self._facilities[name]
+        return facility.remedy(own) if isinstance(facility, Troubleshooting) else ""
+
+    def past_runs(self, names: Collection[str], since_s: float) -> Sequence[PastRun]:
+        """Read this user's past jobs of the given names on all clusters; see `asa.backend.RemembersRuns`."""
+        each = [f.past_runs(names, since_s) for f in self._facilities.values() if isinstance(f, RemembersRuns)]
+        return [*chain.from_iterable(each)]

@@ -1,0 +1,111 @@
+"""Sites with several clusters: which of them a stage may go to, and what follows from a stage on another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from asa.backend import ON, Capabilities, JobSpec, cluster_of
+from asa.estimators import WaitBank, WaitStore
+from asa.estimators.kept import bank_of, bank_of_each
+from asa.keys import asked
+from asa.runner.course import RunCourse
+from asa.shapes import Moldable
+from asa.strategies.base import Choice, PlannedJob
+from asa.workflow import Stage, Workflow
+
+
+def on_clusters(workflow: Workflow, site: Capabilities) -> Workflow:
+    """Let each stage choose among the clusters that have its partitions; one that names none, among all of them.
+
+    A partition that names its cluster, as in ``batch@big``, is left as it is. The first cluster on which a stage could
+    run is its own, to which strategies that choose nothing send it.
+    """
+    if not site.clusters:
+        return workflow
+    stages = [_offered(stage, site) for stage in workflow.stages.values()]
+    return Workflow(workflow.name, stages, walltime_s=workflow.walltime_s if workflow.says_walltime else None)
+
+
+def _offered(stage: Stage, site: Capabilities) -> Stage:
+    if stage.local:
+        return stage
+    offered = stage.moldable.partitions if stage.moldable is not None else ()
+    places = list(dict.fromkeys(place for name in offered or (stage.partition,) for place in _places(name, site)))
+    if places == [*(offered or (stage.partition,))] or not places:
+        return stage  # what is wrong with it is said when the run is checked
+    own = next((place for place in places if _could_run(stage, place, site)), places[0])
+    has_one_size = stage.cores is None or stage.nodes is None
+    if len(places) == 1 or not has_one_size:
+        moldable = stage.moldable and replace(stage.moldable, partitions=())
+    else:
+        moldable = replace(stage.moldable or Moldable(), partitions=tuple(places))
+    return replace(stage, partition=own, moldable=moldable)
+
+
+def _places(partition: str, site: Capabilities) -> Iterator[str]:
+    """Yield a partition with the name of each cluster that has it."""
+    if ON in partition:
+        yield partition
+        return
+    for cluster, here in site.clusters.items():
+        names = partition.split(",") if partition else [here.partition]
+        if not partition or all(name in here.partitions for name in names):
+            yield ",".join(f"{name}{ON}{cluster}" for name in names)
+
+
+def _could_run(stage: Stage, place: str, site: Capabilities) -> bool:
+    cores = stage.cores_on(site.cores_per_node)
+    job = JobSpec(stage.name, cores, stage.walltime_s, nodes=stage.nodes or 0, partition=place, **asked(stage))
+    return site.impossible(job) is None
+
+
+def queue_of(site: Capabilities, partition: str) -> tuple[str, str]:
+    """Return the system and the partition, by their names there, whose waits are those of a partition."""
+    here, name = site.place(partition)
+    return here.system, name
+
+
+def bank_at(site: Capabilities, estimator: str, store: WaitStore | None, *, seed: int, now_s: float) -> WaitBank:
+    """Open the bank of a run at a site, with what is known of each of its clusters."""
+    if not site.clusters:
+        return bank_of(estimator, store, site.system, machine_cores=site.max_cores, seed=seed, now_s=now_s)
+    cores = {here.system: here.max_cores for here in site.clusters.values()}
+    return bank_of_each(estimator, store, cores, seed=seed, now_s=now_s)
+
+
+def fetching_s(run: RunCourse, stages: Iterable[str], partition: str, others: Iterable[str] = ()) -> float:
+    """Return how long a job in a partition first fetches what stages before its own have left on other clusters.
+
+    `others`: partitions of planned jobs before it.
+    """
+    site = run.capabilities
+    if not site.moves_s:
+        return 0.0
+    here = cluster_of(partition or site.partition)
+    before = {cluster_of(name or site.partition) for name in others}
+    before |= {cluster_of(run.stages[name].job_id or "") for name in _before(run, stages)}
+    return site.moves_s if before - {here, ""} else 0.0
+
+
+def waits_elsewhere(run: RunCourse, planned: PlannedJob, choices: Mapping[str, Choice]) -> bool:
+    """Whether a job is to depend on one of another cluster, which no batch system can do: it must be submitted later.
+
+    `choices`: shapes in which the plan asks for stages.
+    """
+    here = _cluster(run, planned.stages[0], choices)
+    return any(
+        (cluster_of(job_id) if (job_id := run.stages[name].job_id) else _cluster(run, name, choices)) not in {here, ""}
+        for name in _before(run, planned.stages)
+        if not run.stages[name].phase.is_settled and not run.stages[name].stage.local
+    )
+
+
+def _cluster(run: RunCourse, name: str, choices: Mapping[str, Choice]) -> str:
+    chosen = choices[name].shape.partition if name in choices else run.stages[name].stage.partition
+    return cluster_of(chosen or run.capabilities.partition)
+
+
+def _before(run: RunCourse, stages: Iterable[str]) -> Iterator[str]:
+    inside = {*stages}
+    return (name for stage in inside for name in run.stages[stage].stage.after if name not in inside)
