@@ -663,6 +663,16 @@ class Capabilities:
             return self, asked
         return here, ",".join(name.rpartition(ON)[0] for name in asked.split(",")) or here.partition
 
+    def partition_on(self, cluster: str, partition: str = "") -> str:
+        """Return the name, among several clusters, of a partition of this one, given its name among them.
+
+        Examples
+        --------
+        >>> Capabilities("big", 112, 28, True, partition="batch").partition_on("big")
+        'batch@big'
+        """
+        return ",".join(f"{name}{ON}{cluster}" for name in (partition or self.partition).split(","))
+
     def of_job(self, job_id: str) -> Capabilities:
         """Return the abilities of the cluster that has a job."""
         return self.clusters.get(cluster_of(job_id), self) if self.clusters else self

@@ -141,6 +141,10 @@ def from_queue(
         connected(lambda: opened.facility.connect(Path(nowhere))) as world,
     ):
         capabilities, now_s = world.capabilities, world.now()
+        if capabilities.clusters:
+            names = ", ".join(capabilities.clusters)
+            hint = "Ask for each by itself: --site NAME, or --option cluster=NAME; or compare them with `asa plan`."
+            raise InputError(f"are several ({names}), and each has a queue of its own", where="clusters", hint=hint)
         events = [_in_bank(event) for event in world.queue_events(_HISTORY, ends=True)]
         estimates_s = _site_estimates(world, asked(tuple(partitions) or (capabilities.partition,)))
     own = _hashed(user or getpass.getuser())

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from asa.backend import ON, Capabilities, DependencyType, PartitionLimits
+from asa.backend import Capabilities, DependencyType, PartitionLimits
 
 
 def abilities_of(clusters: Mapping[str, Capabilities], *, moves_s: float = 0.0) -> Capabilities:
@@ -25,7 +25,7 @@ def abilities_of(clusters: Mapping[str, Capabilities], *, moves_s: float = 0.0) 
         system="+".join(here.system for here in every),
         cores_per_node=max(here.cores_per_node for here in every),
         dependency_types=frozenset(DependencyType).intersection(*(here.dependency_types for here in every)),
-        partition=f"{every[0].partition}{ON}{next(iter(clusters))}",
+        partition=every[0].partition_on(next(iter(clusters))),
         partitions=dict(part for name, here in clusters.items() for part in _partitions(name, here)),
         accounts=tuple(dict.fromkeys(account for here in every for account in here.accounts)),
         charges="allocated" if any(here.charges == "allocated" for here in every) else "used",
@@ -58,7 +58,7 @@ def _limits(every: Sequence[Capabilities]) -> dict[str, Any]:
 def _partitions(name: str, here: Capabilities) -> Iterator[tuple[str, PartitionLimits]]:
     for partition, limits in (here.partitions or {here.partition: PartitionLimits()}).items():
         yield (
-            f"{partition}{ON}{name}",
+            here.partition_on(name, partition),
             replace(
                 limits,
                 max_cores=here.max_cores if limits.max_cores is None else limits.max_cores,

@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from asa.backend import Advice, Advisor, AmongOthers, Facility, PastRun, RemembersRuns, Troubleshooting
+from asa.backend import (
+    Advice,
+    Advisor,
+    AmongOthers,
+    Examinable,
+    Examination,
+    Facility,
+    PastRun,
+    RemembersRuns,
+    Troubleshooting,
+)
 from asa.errors import InputError
 
 from .abilities import abilities_of
 from .backend import Member, SeveralBackends, cluster_in
+
+if TYPE_CHECKING:
+    from asa.history import JobHistory
 
 FOLDER = "clusters"
 """Folder of a run in which each cluster has its own."""
@@ -67,6 +82,19 @@ class SeveralClusters:
             return ""
         facility = self._facilities[name]
         return facility.remedy(own) if isinstance(facility, Troubleshooting) else ""
+
+    def examine(self, *, probe: bool) -> Examination:
+        """Examine each cluster; what is found belongs into their own site files. See `asa.backend.Examinable`."""
+        each = {name: f.examine(probe=probe) for name, f in self._facilities.items() if isinstance(f, Examinable)}
+        return Examination(
+            [replace(one, topic=f"{name}: {one.topic}") for name, found in each.items() for one in found.findings]
+        )
+
+    def history(self, since_s: float) -> JobHistory:  # noqa: ARG002 - the port's shape
+        """Refuse: a history is that of one queue."""
+        names = ", ".join(self._facilities)
+        hint = "Learn each by itself: asa learn --site NAME, or asa learn --option cluster=NAME."
+        raise InputError(f"are several ({names}), and each has a queue of its own", where="clusters", hint=hint)
 
     def past_runs(self, names: Collection[str], since_s: float) -> Sequence[PastRun]:
         """Read this user's past jobs of the given names on all clusters; see `asa.backend.RemembersRuns`."""

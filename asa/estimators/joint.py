@@ -369,10 +369,12 @@ def plans_apart(
     found: list[NDArray[np.float64] | None] = [None] * len(plans)
     for system, estimator in estimators.items():
         own = [place for place, plan in enumerate(plans) if plan and {ahead.job.system for ahead in plan} == {system}]
-        for place, starts_s in zip(own, plans_together(estimator, [plans[o] for o in own], samples), strict=True):
+        sampled = plans_together(estimator, [plans[place] for place in own], samples) if own else []
+        for place, starts_s in zip(own, sampled, strict=True):
             found[place] = starts_s
+    rows = min((len(starts_s) for starts_s in found if starts_s is not None), default=samples)
     return [
-        _mixed(estimators, plan, samples) if starts_s is None else starts_s
+        _mixed(estimators, plan, rows) if starts_s is None else starts_s[:rows]
         for plan, starts_s in zip(plans, found, strict=True)
     ]
 

@@ -49,9 +49,8 @@ def _places(partition: str, site: Capabilities) -> Iterator[str]:
         yield partition
         return
     for cluster, here in site.clusters.items():
-        names = partition.split(",") if partition else [here.partition]
-        if not partition or all(name in here.partitions for name in names):
-            yield ",".join(f"{name}{ON}{cluster}" for name in names)
+        if not partition or all(name in here.partitions for name in partition.split(",")):
+            yield here.partition_on(cluster, partition)
 
 
 def _could_run(stage: Stage, place: str, site: Capabilities) -> bool:

@@ -102,7 +102,10 @@ class LearnedForecast:
             for plan, more in zip(plans, fetching_s, strict=True)
         ]
         starts_s = self.bank.predict_plans(ahead, samples)
-        return [of_plan + more if any(more) else of_plan for of_plan, more in zip(starts_s, fetching_s, strict=True)]
+        return [
+            _fetched(plan, of_plan, more) if any(more) else of_plan
+            for plan, of_plan, more in zip(plans, starts_s, fetching_s, strict=True)
+        ]
 
     def _fetches_s(self, plan: Sequence[PlanStep], step: PlanStep) -> float:
         return self._fetching_s(step.stages, step.request.partition, [plan[p].request.partition for p in step.after])
@@ -161,6 +164,20 @@ class LearnedForecast:
         """Forget the prediction for stages that were just submitted, so that the next submission draws again."""
         for key in [key for key in self._drawn if key[0] == stages]:
             del self._drawn[key]
+
+
+def _fetched(
+    plan: Sequence[PlanStep], starts_s: NDArray[np.float64], fetching_s: Sequence[float]
+) -> NDArray[np.float64]:
+    """Return the starts of a plan's jobs, each later by what it fetches once the jobs before it have ended."""
+    found, ends_s, rows = starts_s.copy(), np.zeros_like(starts_s), np.arange(len(starts_s))
+    for index, (step, more_s) in enumerate(zip(plan, fetching_s, strict=True)):
+        ready_s = np.max(ends_s[:, list(step.after)], axis=1, initial=0.0)
+        ready_s = np.maximum(ready_s, step.ready_s[rows % len(step.ready_s)])
+        if more_s:
+            found[:, index] = np.maximum(starts_s[:, index], ready_s) + more_s
+        ends_s[:, index] = np.maximum(found[:, index], ready_s) + step.run_s[rows % len(step.run_s)]
+    return found
 
 
 def _later(forecast: WaitForecast, by_s: float) -> WaitForecast:

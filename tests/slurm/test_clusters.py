@@ -13,7 +13,7 @@ from slurm_testbed import NEWEST, OLDEST, Testbed, make_home, missing, until
 
 from asa.backend import JobSpec, JobState
 
-COMMANDS = ("sbatch", "squeue", "sacct", "scancel", "scontrol", "sinfo", "sacctmgr")
+COMMANDS = ("id", "sbatch", "squeue", "sacct", "scancel", "scontrol", "sinfo", "sacctmgr")
 FLOW = """
 name = "flow"
 [[stage]]

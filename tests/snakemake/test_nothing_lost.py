@@ -181,7 +181,7 @@ def test_further_options_that_asa_decides_itself_are_named_once(noting):
     ({"slurm_extra": "--mail-user 'ann"}, "Close its quotes"),
     ({"slurm_extra": "nice=5"}, "is no option of sbatch"),
     ({"slurm_extra": "--begin=now+1hour"}, "asa decides when a job may begin"),
-    ({"cluster": "there"}, "which the setting `cluster` names"),
+    ({"cluster": "there"}, "another cluster for all of a run is the setting `cluster`"),
 ])  # fmt: skip
 def test_what_cannot_be_had_is_refused_before_anything_is_submitted(noting, resources, words):
     """With what to do."""

@@ -102,7 +102,7 @@ class RequestReader:
         partition, own = self._partition(resources), "" if self.given.get("no_account") else account
         return SbatchRequest(
             tuple(str(option) for name, option in given.items() if name in SIZES),
-            _last(given.pop("partition", None), partition),
+            _on_cluster(resources, site, _last(given.pop("partition", None), partition)),
             _last(given.pop("account", None), own),
             str(self.given.get("reservation") or resources.text("reservation")),
             tuple(str(option) for name, option in given.items() if name not in SIZES),
@@ -120,7 +120,8 @@ class RequestReader:
         if qos := str(self.given.get("qos") or resources.text("qos")):
             yield f"--qos={qos}"
         clusters = _cluster_of(resources)
-        if clusters and site.system not in clusters.split(","):  # which asa refuses, and says why
+        known = {site.system, *site.clusters}
+        if clusters and known.isdisjoint(clusters.split(",")):  # which asa refuses, and says why
             yield f"--clusters={clusters}"
         if self.given.get("requeue"):
             yield "--requeue"
@@ -194,6 +195,13 @@ def _on_this_computer(resources: JobResources, most: int) -> Iterator[str]:
 
 def _cluster_of(resources: JobResources) -> str:
     return next((text for name in _CLUSTERS if (text := resources.text(name))), "")
+
+
+def _on_cluster(resources: JobResources, site: Capabilities, partition: str) -> str:
+    """Return a partition with the name of a job's cluster, at a site with several."""
+    cluster = _cluster_of(resources)
+    there = site.clusters.get(cluster)
+    return partition if there is None else there.partition_on(cluster, partition)
 
 
 def _extra(resources: JobResources) -> list[Directive]:
