@@ -87,7 +87,13 @@ def typed(both, tmp_path):
         assert code in {None, done.returncode}, done.stdout + done.stderr
         return done.stdout + done.stderr
 
-    asa.folder = folder
+    def begun(*words):
+        return subprocess.Popen(
+            [sys.executable, "-m", "asa", *words],
+            cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    asa.folder, asa.begun = folder, begun
     return asa
 
 
@@ -173,10 +179,45 @@ command = "echo c $SLURM_CLUSTER_NAME >>did"
 """
 
 
-@pytest.mark.parametrize("strategy", ["per-stage", "asa", "asa-naive", "chained", "asa-plan"])
+@pytest.mark.parametrize("strategy", ["asa", "asa-naive", pytest.param("asa-plan", marks=pytest.mark.full)])
 def test_stages_of_one_run_go_to_different_clusters(typed, strategy):
     (typed.folder / "both.toml").write_text(BOTH)
     (typed.folder / "chain.toml").write_text(CHAIN)
     typed("run", "chain.toml", "--site", "both.toml", "--strategy", strategy)
     assert (typed.folder / "did").read_text() == "a big\nb small\nc big\n"
     assert "@small" in typed("status")
+
+
+RACED = """
+name = "raced"
+[[stage]]
+name = "a"
+cores = 4
+walltime = "2m"
+expected = "1m"
+command = "echo a $SLURM_CLUSTER_NAME >>did; sleep 2"
+"""
+
+
+def test_of_requests_to_two_clusters_the_first_to_start_runs_the_work_and_the_other_goes(both, typed):
+    big, _ = both
+    (typed.folder / "both.toml").write_text(BOTH)
+    (typed.folder / "raced.toml").write_text(RACED)
+    submitted(big, "sleep 240", "-n28", "--clusters=big")
+    submitted(big, "sleep 12", "-n28", "--clusters=small")
+    told = typed("run", "raced.toml", "--site", "both.toml", "--strategy", "asa-plan:races=yes:race-after=2:patience=0")
+    assert (typed.folder / "did").read_text() == "a small\n"
+    assert "which raced with it for stage 'a', started first" in told
+    assert not big.run("squeue", "-h", "-M", "big", "-t", "PD", "-o", "%j").split()[2:], "no request of its own waits"
+    big.empty()
+
+
+def test_a_run_whose_client_was_killed_goes_on_on_both_clusters(both, typed):
+    (typed.folder / "both.toml").write_text(BOTH)
+    (typed.folder / "chain.toml").write_text(CHAIN)
+    client = typed.begun("run", "chain.toml", "--site", "both.toml", "--strategy", "asa")
+    until((typed.folder / "did").exists, what="the first stage")
+    client.kill()
+    client.wait()
+    typed("resume")
+    assert (typed.folder / "did").read_text() == "a big\nb small\nc big\n"

@@ -1,0 +1,328 @@
+"""Several clusters as one batch system: which stage may go where, what waits for what, and whose job is whose."""
+
+import math
+
+import pytest
+from asa.backends.slurm.backend import SlurmBackend
+from slurm_fake_link import FakeLink, VirtualClock
+
+from asa.backend import Capabilities, Dependency, DependencyType, JobSpec, JobState, PartitionLimits
+from asa.clusters.abilities import abilities_of
+from asa.clusters.backend import Member, SeveralBackends
+from asa.errors import InputError, JobNotFoundError, SubmitDeferredError, SubmitRejectedError
+from asa.observations import queued
+from asa.runner import RunFolder, RunPlan, drive
+from asa.runner.clusters import on_clusters
+from asa.sites import open_facility
+from asa.workflow import Stage, Workflow
+
+
+def cluster(name, cores=112, per_node=28, **changes):
+    limits = {"batch": PartitionLimits(cores_per_node=per_node, max_cores=cores), "long": PartitionLimits(86400.0)}
+    given = {"partition": "batch", "partitions": limits, "arrays": True, "max_array_size": 1001, "races": True}
+    return Capabilities(name, cores, per_node, **{"age_accrues": False, **given, **changes})
+
+
+BIG, SMALL = cluster("big"), cluster("small", 32, 16)
+SITE = abilities_of({"big": BIG, "small": SMALL}, moves_s=300.0)
+
+
+class Pair:
+    """Two Slurms in memory, which count their jobs by themselves, and a run's folder that both see."""
+
+    def __init__(self, path, **sites):
+        self.clock, self.path = VirtualClock(), path
+        self.sites = {"big": BIG, "small": SMALL} | sites
+        self.links = {name: FakeLink(self.clock, path) for name in self.sites}
+        for part in ("marks", "posts"):
+            (path / part).mkdir(parents=True, exist_ok=True)
+
+    def connect(self, run=None):
+        folder = self.path if run is None else run.path
+        members = {
+            name: Member(
+                name,
+                SlurmBackend(
+                    self.links[name], folder, site, own=folder / "clusters" / name,
+                    clock=self.clock, sleep=lambda _: True,
+                ),
+            )
+            for name, site in self.sites.items()
+        }  # fmt: skip
+        return SeveralBackends(members, self.clock.sleep, lambda every: abilities_of(every, moves_s=300.0))
+
+    def until(self, backend, job_id, *states):
+        for _ in range(2000):
+            if (found := backend.status([job_id])[job_id]).state in states:
+                return found
+            backend.wait(backend.now() + 5.0)
+        raise AssertionError(f"job {job_id} is {found.state}")
+
+
+@pytest.fixture
+def pair(tmp_path):
+    return Pair(tmp_path / "run")
+
+
+def job(name, partition="", **changes):
+    return JobSpec(name, 4, 600.0, "sleep 60", token=f"t-{name}", partition=partition, **changes)
+
+
+# ---------------------------------------------------------------------- what they can do together
+
+
+def test_a_bound_of_several_is_the_smallest_and_an_ability_is_what_all_have():
+    both = abilities_of({
+        "a": cluster("x", max_queued=10, age_accrues=True, arrays=True, max_array_size=None),
+        "b": cluster("y", 8, 4, max_queued=None, age_accrues=False, arrays=False, races=False, accepts_late=False),
+    })  # fmt: skip
+    assert (both.max_queued, both.max_array_size, both.max_cores, both.max_together) == (10, 1001, 112, 1)
+    assert (both.age_accrues, both.arrays, both.races, both.accepts_late, both.plans) == (
+        False,
+        False,
+        False,
+        True,
+        False,
+    )
+    assert (both.shrink_by, both.grow_by) == (0, 0)
+    assert [*both.partitions] == ["batch@a", "long@a", "batch@b", "long@b"]
+    assert both.partition == "batch@a"
+
+
+@pytest.mark.parametrize(
+    ("partition", "cores", "why"),
+    [
+        ("batch@big", 112, None),
+        ("batch@small", 32, None),
+        ("batch@small", 33, "largest possible job has 32"),
+        ("batch@huge", 1, "does not exist"),
+        ("wide@big", 1, "does not exist"),
+        ("", 112, None),
+        ("@small", 32, None),
+    ],
+)
+def test_a_job_is_possible_where_its_cluster_says_so(partition, cores, why):
+    said = SITE.impossible(JobSpec("a", cores, 60.0, partition=partition))
+    assert (said is None) if why is None else (why in said)
+
+
+def test_nodes_are_as_large_as_those_of_their_cluster():
+    assert SITE.there(JobSpec("a", 56, 60.0, nodes=2, partition="batch@small")).cores == 32
+    assert SITE.there(JobSpec("a", 56, 60.0, nodes=2, partition="batch@big")).cores == 56
+    assert SITE.there(JobSpec("a", 8, 60.0, nodes=2, partition="batch@small")).cores == 8
+
+
+def test_a_wait_is_that_of_the_cluster_s_own_queue():
+    asked = queued(JobSpec("a", 4, 60.0, partition="long@small"), SITE, 0.0, "me")
+    assert (asked.system, asked.partition) == ("small", "long")
+    assert queued(JobSpec("a", 4, 60.0), SITE, 0.0, "me").system == "big"
+    assert queued(JobSpec("a", 4, 60.0, partition="long"), BIG, 0.0, "me").partition == "long"
+
+
+# ---------------------------------------------------------------------- what stages are offered
+
+
+def test_a_stage_may_go_to_each_cluster_that_has_its_partition():
+    flow = Workflow("w", [
+        Stage("any", cores=4),
+        Stage("long", cores=4, partition="long"),
+        Stage("there", cores=4, partition="batch@small"),
+        Stage("wide", cores=64),
+        Stage("narrow", cores=4, partition="batch@huge"),
+        Stage("here", cores=1, local=True),
+    ])  # fmt: skip
+    only_big = abilities_of({"small": SMALL, "big": cluster("big", partitions={"batch": PartitionLimits()})})
+    offered = {
+        name: (stage.partition, stage.moldable.partitions if stage.moldable else ())
+        for name, stage in on_clusters(flow, only_big).stages.items()
+    }
+    assert offered == {
+        "any": ("batch@small", ("batch@small", "batch@big")),
+        "long": ("long@small", ()),
+        "there": ("batch@small", ()),
+        "wide": ("batch@big", ("batch@small", "batch@big")),
+        "narrow": ("batch@huge", ()),
+        "here": ("", ()),
+    }
+    again = on_clusters(on_clusters(flow, only_big), only_big)
+    assert again.stages == on_clusters(flow, only_big).stages
+    assert on_clusters(flow, BIG) is flow
+
+
+# ---------------------------------------------------------------------- as a backend
+
+
+def test_jobs_of_one_number_are_two(pair):
+    backend = pair.connect()
+    first, second = backend.submit(job("a", "batch@big")), backend.submit(job("b", "batch@small"))
+    assert (first, second) == ("1@big", "1@small")
+    backend.cancel(second)
+    assert pair.until(backend, second, JobState.CANCELLED).job_id == second
+    assert pair.until(backend, first, JobState.COMPLETED).job_id == first
+    again = pair.connect()
+    assert [s.job_id for s in again.find(["t-a"])["t-a"]] == [first]
+    assert [s.job_id for s in again.find(["t-b"])["t-b"]] == [second]
+    with pytest.raises(JobNotFoundError, match="none of the clusters"):
+        backend.status(["1"])
+
+
+def test_a_dependency_on_another_cluster_s_job_is_met_by_its_end(pair):
+    backend = pair.connect()
+    first = backend.submit(job("a", "batch@big"))
+    after = (Dependency(first),)
+    with pytest.raises(SubmitDeferredError, match=r"1@big.*another cluster"):
+        backend.submit(job("b", "batch@small", dependencies=after))
+    here = backend.submit(job("c", "batch@big", dependencies=after))
+    assert pair.links["big"].submitted[-1].dependency == "afterok:1"
+    pair.until(backend, first, JobState.COMPLETED)
+    second = backend.submit(job("b", "batch@small", dependencies=after))
+    assert not pair.links["small"].submitted[-1].dependency
+    assert pair.until(backend, second, JobState.COMPLETED)
+    assert pair.until(backend, here, JobState.COMPLETED)
+
+
+def test_what_depends_on_a_failure_elsewhere_is_refused(pair):
+    backend = pair.connect()
+    failed = backend.submit(JobSpec("a", 4, 600.0, "sleep 5; exit 3", token="t-a", partition="batch@big"))
+    pair.until(backend, failed, JobState.FAILED)
+    with pytest.raises(SubmitRejectedError, match="ended as failed"):
+        backend.submit(job("b", "batch@small", dependencies=(Dependency(failed),)))
+    assert backend.submit(
+        job("c", "batch@small", dependencies=(Dependency(failed, DependencyType.AFTERANY),))
+    ).endswith("@small")
+
+
+def test_one_that_is_away_keeps_back_only_its_own_jobs(pair):
+    backend = pair.connect()
+    pair.links["small"].down = True
+    with pytest.raises(SubmitDeferredError):
+        backend.submit(job("b", "batch@small"))
+    first = backend.submit(job("a", "batch@big"))
+    assert pair.until(backend, first, JobState.COMPLETED)
+    pair.links["small"].down = False
+    assert backend.submit(job("b", "batch@small")) == "1@small"
+
+
+def test_what_all_queues_show_is_told_apart_and_in_order(pair):
+    backend = pair.connect()
+    assert list(backend.queue_events(10)) == []
+    assert backend.condition.trouble == ""
+    pair.links["small"].down = True
+    second = pair.connect()
+    second.submit(job("a", "batch@big"))
+    second.wait(second.now() + 60.0)
+    assert "small" not in second.condition.trouble  # it has no job there, and is not asked
+
+
+# ---------------------------------------------------------------------- a run
+
+
+def run_of(path, stages, strategy="chained"):
+    plan = RunPlan("abcd12345678", "flow", "flow", stages, strategy, "slurm-cli", SITE, created_s=1.7e9, history=0)
+    return RunFolder.create(path, plan)
+
+
+def at(name, after, partition, command="sleep 60"):
+    return Stage(
+        name, cores=4, after=after, partition=partition, walltime_s=600.0, expected_run_s=60.0, command=command
+    )
+
+
+@pytest.mark.parametrize("strategy", ["per-stage", "chained", "asa", "asa-naive", "asa-plan"])
+def test_a_stage_begins_once_those_before_it_have_ended_wherever_they_ran(tmp_path, strategy):
+    stages = (
+        at("a", (), "batch@big"), at("b", ("a",), "batch@small"), at("c", ("a",), "batch@big"),
+        at("d", ("b", "c"), "batch@big"), at("e", ("d",), "batch@small"),
+    )  # fmt: skip
+    folder = run_of(tmp_path, stages, strategy)
+    pair = Pair(folder.path)
+    result = drive(folder, pair.connect)
+    assert result.outcome == "completed", result.reason
+    state, _ = folder.state()
+    ran = {name: state.jobs[view.job_id].status for name, view in state.stages.items()}
+    assert {name: status.job_id.rpartition("@")[2] for name, status in ran.items()} == {
+        "a": "big", "b": "small", "c": "big", "d": "big", "e": "small",
+    }  # fmt: skip
+    for stage in stages:
+        for before in stage.after:
+            began_s = ran[stage.name].payload_start_s or ran[stage.name].start_s
+            assert ran[before].end_s <= began_s + 5.0, "but for the seconds by which one Slurm is ahead of the other"
+    assert sum(len(link.submitted) for link in pair.links.values()) == 5
+
+
+def test_who_fetches_from_another_cluster_gets_time_for_it(tmp_path):
+    folder = run_of(
+        tmp_path, (at("a", (), "batch@big"), at("b", ("a",), "batch@small"), at("c", ("b",), "batch@small"))
+    )
+    pair = Pair(folder.path)
+    assert drive(folder, pair.connect).outcome == "completed"
+    limits = {one.name.split(".")[0]: one.walltime_s for link in pair.links.values() for one in link.submitted}
+    assert {name.rpartition("_")[2]: math.ceil(s / 60) for name, s in limits.items()} == {"a": 10, "b": 15, "c": 10}
+
+
+# ---------------------------------------------------------------------- site files
+
+
+@pytest.fixture
+def sites(tmp_path, monkeypatch):
+    monkeypatch.setenv("ASA_SITES", str(tmp_path))
+
+    def write(name, text):
+        (tmp_path / f"{name}.toml").write_text(text)
+
+    return write
+
+
+def test_clusters_of_a_site_file_are_of_one_accounting_or_sites_of_their_own(sites):
+    sites("far", 'backend = "slurm-rest"\nurl = "https://far.example.org"\npartition = "batch"\n')
+    sites(
+        "both",
+        """
+backend = "slurm-cli"
+clusters = ["near", "far", "third"]
+moves = "10min"
+account = "proj"
+[cluster.far]
+account = "other"
+[cluster.third]
+backend = "slurm-cli"
+prefix = "ssh third"
+""",
+    )
+    opened = open_facility(site="both")
+    assert opened.backend == "slurm-cli"
+    assert opened.settings["cluster"] == {
+        "near": {"backend": "slurm-cli", "account": "proj", "cluster": "near"},
+        "far": {"backend": "slurm-rest", "url": "https://far.example.org", "partition": "batch", "account": "other"},
+        "third": {"backend": "slurm-cli", "prefix": "ssh third"},
+    }
+    sites("far", "nonsense")
+    again = open_facility(opened.backend, None, opened.settings)
+    assert again.settings == opened.settings, "a run goes on as it was begun, whatever became of the files"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('clusters = ["a"]', "are not several"),
+        ('clusters = ["a", "a"]', "are not several"),
+        ("clusters = 3", "no list of clusters"),
+        ('clusters = ["a", "b c"]', "no list of clusters"),
+        ('clusters = ["a", "b@c"]', "no list of clusters"),
+        ('clusters = ["a", "b"]\ncluster = "a"', "no settings by cluster"),
+        ('clusters = ["a", "b"]\n[cluster.c]\naccount = "x"', "no cluster 'c'"),
+        ('clusters = ["a", "b"]\nmoves = "soon"', "'soon' is no duration"),
+        ('clusters = ["a", "b"]\n[cluster.b]\nacount = "x"', "no setting 'acount'"),
+        ('clusters = ["a", "b"]\n[cluster.b]\nbackend = "local"', "cannot be one of several clusters"),
+    ],
+)
+def test_what_is_wrong_with_clusters_is_said(sites, text, words):
+    sites("bad", f'backend = "slurm-cli"\n{text}\n')
+    with pytest.raises(InputError, match=words):
+        open_facility(site="bad")
+
+
+def test_no_history_is_that_of_several_queues(sites):
+    sites("both", 'backend = "slurm-cli"\nclusters = ["a", "b"]\n')
+    with pytest.raises(InputError, match="queue of its own"):
+        open_facility(site="both").facility.history(0.0)
