@@ -1,10 +1,13 @@
 """Snakemake's workflows through asa on real Slurm, by commands and by REST, end as with its local executor."""
 
+import os
 import re
 import shutil
+from pathlib import Path
 
 import pytest
-from slurm_testbed import NEWEST, tree_of, until
+from slurm_testbed import NEWEST, OLDEST, Testbed, tree_of, until
+from slurm_testbed import missing as no_slurm
 from snakemake_noted import NEWEST as PLUGIN
 from snakemake_noted import workflow
 from snakemake_runs import Project, asa_folder, missing
@@ -108,6 +111,48 @@ def projects(slurm, tmp_path):
     for one in made:
         one.close()
     slurm.empty()
+
+
+@pytest.fixture(params=[OLDEST, NEWEST])
+def keeps_comments(request):
+    """Yield a cluster whose accounting keeps the comments of jobs."""
+    if reason := no_slurm(request.param):
+        pytest.skip(reason)
+    root, kept = Path(f"/tmp/asa-{os.getpid()}-comments{request.param}"), "AccountingStoreFlags=job_comment"
+    testbed = Testbed(root, release=request.param, accounting=True, nodes=1, conf=kept)
+    try:
+        yield testbed.start()
+    finally:
+        testbed.stop()
+
+
+@pytest.mark.slurm
+def test_the_accounting_has_rule_and_wildcards_of_each_job(keeps_comments, tmp_path):
+    """Of jobs that went with one command the first ones; of a group what its jobs share."""
+    text = """
+rule all:
+    input: expand("done/{s}.txt", s=["x", "y"])
+rule made:
+    output: "made/{s}.txt"
+    resources: runtime=5
+    shell: "touch {output}"
+rule sort:
+    input: "made/{s}.txt"
+    output: "sort/{s}.txt"
+    group: "last"
+    shell: "cp {input} {output}"
+rule done:
+    input: "sort/{s}.txt"
+    output: "done/{s}.txt"
+    group: "last"
+    shell: "cp {input} {output}"
+"""
+    asked = ("sacct", "-X", "-a", "-n", "-P", "-S", "now-1hours", "-o", "Comment")
+    for project in projects(keeps_comments, tmp_path):
+        project(text, "commands").run()
+        kept = "\n".join(line.partition(" ")[2] for line in keeps_comments.run_as_root(*asked).splitlines())
+        for label in ("made s=x", "made s=y", "done-sort s=x", "done-sort s=y"):
+            assert label in kept
 
 
 @pytest.mark.slurm

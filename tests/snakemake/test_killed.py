@@ -21,6 +21,9 @@ def test_killed_and_run_again_no_job_runs_twice(project):
     until((ours.folder / "began").exists, what=lambda: f"a job:\n{first.said}")
     first.kill()
     assert ours.state.jobs.unfinished()
+    told = " ".join(asa("explain", "--run", ours.runs[-1].path).stdout.split())
+    assert "Run Snakemake again: it first ends what this run has left" in told
+    assert "asa resume" not in told
     second = ours.begin("--unlock")
     second.ends()
     (ours.folder / "began").unlink()
