@@ -62,6 +62,7 @@ _PRICE = "price"
 _SHARE = "share"
 _INPUT_PATIENCE = "input_patience"
 _CLUSTERS, _CLUSTER, _MOVES = "clusters", "cluster", "moves"
+_OF_CLUSTERS = frozenset({_CLUSTERS, _CLUSTER, _MOVES})
 _DEFAULT = "default"
 _LOCAL = "local"
 _OBSERVED_HEADING = re.compile(r"\s*\[\s*observed\s*(\.|\])")
@@ -317,9 +318,8 @@ def open_facility(
         backend, site, why = _found_here()
     file = read_site(site) if site is not None else None
     name = backend or (file.backend if file else "")
-    wanted = {**(file.settings if file else {}), **given}
-    if _CLUSTERS in wanted:
-        return _of_clusters(name, file, wanted, _sources(file, given), share)
+    if _CLUSTERS in {**(file.settings if file else {}), **given}:
+        return _of_clusters(name, file, given, _sources(file, given), share)
     if file and not name:
         raise InputError("does not say which backend it is for", where=str(file.path), hint=_known_backends())
     if members := _family(name):
@@ -357,17 +357,20 @@ def open_facility(
 
 
 def _of_clusters(
-    backend: str, file: SiteFile | None, settings: Mapping[str, Any], sources: Mapping[str, str], share: str
+    backend: str, file: SiteFile | None, given: Mapping[str, Any], sources: Mapping[str, str], share: str
 ) -> OpenedSite:
     """Open a site of several clusters: each is a site file of that name, or a table of settings, or both.
 
     A table that names its backend is complete by itself. A name with neither is a cluster of the same accounting, with
-    the settings of this site.
+    the settings of this site. What is `given` for one command goes before all of it.
     """
     from asa.clusters import SeveralClusters  # noqa: PLC0415 - few sites have several
 
     backend = backend or "slurm"
-    own = {key: value for key, value in settings.items() if key not in {_CLUSTERS, _CLUSTER, _MOVES}}
+    own, for_all = (
+        {k: v for k, v in of.items() if k not in _OF_CLUSTERS} for of in (file.settings if file else {}, given)
+    )
+    settings = {**(file.settings if file else {}), **given}
     tables, where = settings.get(_CLUSTER, {}), sources.get(_CLUSTERS, "")
     names = _names_of_clusters(settings[_CLUSTERS], tables, where)
     try:
@@ -379,9 +382,11 @@ def _of_clusters(
         table = dict(tables.get(name, {}))
         of_table = str(table.pop("backend", ""))
         is_site = not of_table and site_path(name).exists() and (file is None or site_path(name) != file.path)
-        given = table if is_site or of_table else {**own, _CLUSTER: name, **table}
+        of_member = {**({} if is_site or of_table else {**own, _CLUSTER: name}), **table, **for_all}
         try:
-            members[name] = open_facility(None if is_site else of_table or backend, name if is_site else None, given)
+            members[name] = open_facility(
+                None if is_site else of_table or backend, name if is_site else None, of_member
+            )
         except InputError as error:
             place = f"{where}: cluster {name!r}" + (f", {error.where}" if error.where else "")
             raise InputError(error.message, where=place, hint=error.hint) from error

@@ -7,9 +7,10 @@ from asa.backends.slurm.backend import SlurmBackend
 from slurm_fake_link import FakeLink, VirtualClock
 
 from asa.backend import Capabilities, Dependency, DependencyType, JobSpec, JobState, PartitionLimits
+from asa.clusters import SeveralClusters
 from asa.clusters.abilities import abilities_of
 from asa.clusters.backend import Member, SeveralBackends
-from asa.errors import InputError, JobNotFoundError, SubmitDeferredError, SubmitRejectedError
+from asa.errors import InputError, JobNotFoundError, SubmitDeferredError, SubmitRejectedError, UnavailableError
 from asa.observations import queued
 from asa.runner import RunFolder, RunPlan, drive
 from asa.runner.clusters import on_clusters
@@ -299,6 +300,8 @@ prefix = "ssh third"
     sites("far", "nonsense")
     again = open_facility(opened.backend, None, opened.settings)
     assert again.settings == opened.settings, "a run goes on as it was begun, whatever became of the files"
+    changed = open_facility(opened.backend, None, {**opened.settings, "account": "mine"}).settings["cluster"]
+    assert {of["account"] for of in changed.values()} == {"mine"}, "what is given for one command holds for all"
 
 
 @pytest.mark.parametrize(
@@ -326,3 +329,41 @@ def test_no_history_is_that_of_several_queues(sites):
     sites("both", 'backend = "slurm-cli"\nclusters = ["a", "b"]\n')
     with pytest.raises(InputError, match="queue of its own"):
         open_facility(site="both").facility.history(0.0)
+
+
+class Called:
+    """A facility whose cluster goes by a name; what is connected counts as open until it is closed."""
+
+    notes = ()
+
+    def __init__(self, system):
+        self.system, self.is_open = system, False
+
+    def connect(self, folder, *, sleep):
+        raise AssertionError
+
+    def connect_among_others(self, folder, own, *, sleep):
+        if self.system is None:
+            raise UnavailableError("is away")
+        self.is_open, self.capabilities = True, cluster(self.system)
+        return self
+
+    def close(self):
+        self.is_open = False
+
+    def now(self):
+        return 0.0
+
+
+def test_clusters_of_one_name_are_refused_since_their_waits_could_not_be_told_apart(tmp_path):
+    one, other = members = Called("slurm"), Called("slurm")
+    with pytest.raises(InputError, match=r"a and b are both called 'slurm'"):
+        SeveralClusters(dict(zip("ab", members, strict=True))).connect(tmp_path)
+    assert (one.is_open, other.is_open) == (False, False)
+
+
+def test_none_stays_open_if_one_cannot_be_reached(tmp_path):
+    one = Called("x")
+    with pytest.raises(UnavailableError):
+        SeveralClusters({"a": one, "b": Called(None)}).connect(tmp_path)
+    assert not one.is_open

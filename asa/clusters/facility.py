@@ -64,6 +64,7 @@ class SeveralClusters:
             for name, facility in self._members.items():
                 backend = facility.connect_among_others(folder, folder / FOLDER / name, sleep=lambda _: True)
                 members[name] = Member(name, backend)
+            _check_systems({name: member.backend.capabilities.system for name, member in members.items()})
             return SeveralBackends(members, sleep, lambda every: abilities_of(every, moves_s=self._moves_s))
         except BaseException:
             for member in members.values():
@@ -100,3 +101,11 @@ class SeveralClusters:
         """Read this user's past jobs of the given names on all clusters; see `asa.backend.RemembersRuns`."""
         each = [f.past_runs(names, since_s) for f in self._facilities.values() if isinstance(f, RemembersRuns)]
         return [*chain.from_iterable(each)]
+
+
+def _check_systems(systems: Mapping[str, str]) -> None:
+    """Refuse clusters of one name, whose waits could not be told apart."""
+    for name, system in systems.items():
+        if twins := [other for other, of_other in systems.items() if of_other == system and other != name]:
+            hint = f"Set `system` for each, as in a table [cluster.{name}]: waits are learned under that name."
+            raise InputError(f"{name} and {twins[0]} are both called {system!r}", where="clusters", hint=hint)
