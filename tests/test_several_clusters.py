@@ -1,7 +1,10 @@
 """Several clusters as one batch system: which stage may go where, what waits for what, and whose job is whose."""
 
 import math
+from functools import partial
+from itertools import pairwise
 
+import numpy as np
 import pytest
 from asa.backends.slurm.backend import SlurmBackend
 from slurm_fake_link import FakeLink, VirtualClock
@@ -11,10 +14,15 @@ from asa.clusters import SeveralClusters
 from asa.clusters.abilities import abilities_of
 from asa.clusters.backend import Member, SeveralBackends
 from asa.errors import InputError, JobNotFoundError, SubmitDeferredError, SubmitRejectedError, UnavailableError
+from asa.estimators import WaitBank
 from asa.observations import queued
 from asa.runner import RunFolder, RunPlan, drive
-from asa.runner.clusters import on_clusters
+from asa.runner.clusters import fetching_s, on_clusters, queue_of
+from asa.runner.forecasts import LearnedForecast
+from asa.runner.state import RunState
 from asa.sites import open_facility
+from asa.strategies.base import JobRequest, Keep, Phase, PlanStep
+from asa.waits import QueuedJob, exactly
 from asa.workflow import Stage, Workflow
 
 
@@ -367,3 +375,34 @@ def test_none_stays_open_if_one_cannot_be_reached(tmp_path):
     with pytest.raises(UnavailableError):
         SeveralClusters({"a": one, "b": Called(None)}).connect(tmp_path)
     assert not one.is_open
+
+
+# ---------------------------------------------------------------------- forecasts
+
+
+def test_what_is_fetched_from_another_cluster_counts_in_forecasts():
+    bank = WaitBank("last")
+    for system, wait_s in (("big", 400.0), ("small", 50.0)):
+        for number in range(20):
+            one = QueuedJob(3600.0 * number, 4, 600.0, system=system, partition="batch")
+            bank.observe(bank.submitted(one), exactly(wait_s))
+    stages = [at("a", (), "batch@big"), *(at(name, (before,), "") for before, name in pairwise("abcd"))]
+    state = RunState("flow", Workflow("flow", stages), SITE, "abcd12345678")
+    state.stages.change("a", job_id="1@big", phase=Phase.DONE)
+    job_of, queue = (lambda _: QueuedJob(1e6, 4, 600.0, "me", "big", "batch")), partial(queue_of, SITE)
+    forecast = LearnedForecast(bank, job_of, queue_of=queue, fetching_s=partial(fetching_s, state))
+    without = LearnedForecast(bank, job_of, queue_of=queue)
+    here, there = (JobRequest(4, 600.0, partition) for partition in ("batch@big", "batch@small"))
+
+    def more_s(of):
+        return [round(more - less) for more, less in zip(*(of(one) for one in (forecast, without)), strict=True)]
+
+    assert more_s(lambda one: [wait.p50 for wait in one.predict_each(("b",), [here, there])]) == [0, 300]
+
+    def step(name, request, after):
+        return PlanStep((name,), request, after, Keep.DEPENDENCY, False, 0.0, np.zeros(1), np.full(1, 60.0))
+
+    stay, go = ([step("b", one, ()), step("c", one, (0,)), step("d", here, (1,))] for one in (here, there))
+    assert more_s(lambda one: np.median(one.sample_plans([stay], 8)[0], axis=0)) == [0, 0, 0]
+    # b fetches, c does not, and d does once more
+    assert more_s(lambda one: np.median(one.sample_plans([go], 8)[0], axis=0)) == [300, 300, 600]

@@ -49,13 +49,14 @@ class LearnedForecast:
         *,
         at_once: Callable[[tuple[str, ...]], bool] = lambda _stages: False,
         queue_of: Callable[[str], tuple[str, str]] = lambda partition: ("", partition),
-        fetching_s: Callable[[tuple[str, ...], str, Iterable[str]], float] = lambda *_: 0.0,
+        fetching_s: Callable[[tuple[str, ...], str, Iterable[str]], float] | None = None,
         known_as: Callable[[str], OwnJob | None] = lambda _job_id: None,
     ) -> None:
         self.bank = bank
         self._known_as = known_as  # returns how the bank knows a job of this run; None if it does not
         self._queue_of = queue_of  # returns the system and the name there of a partition; of the default one if empty
-        # returns how long a job's stages fetch what was left elsewhere, given its partition, and those of jobs before
+        # returns how long a job's stages fetch what was left elsewhere, given its partition, and those of jobs before;
+        # None if nothing is ever fetched
         self._fetching_s = fetching_s
         self._job_of = job_of
         self._at_once = at_once
@@ -87,8 +88,13 @@ class LearnedForecast:
         if self.bank.draws:
             return [self._predict(stages, job) for job in jobs]
         joint = self.bank.predict_together(jobs)
-        fetching_s = [self._fetching_s(stages, request.partition, ()) for request in requests]
-        return [_later(joint.for_choice(index), by_s) for index, by_s in enumerate(fetching_s)]
+        waits = [joint.for_choice(index) for index in range(len(jobs))]
+        if self._fetching_s is None:
+            return waits
+        return [
+            _later(wait, self._fetching_s(stages, request.partition, ()))
+            for wait, request in zip(waits, requests, strict=True)
+        ]
 
     def sample_plans(self, plans: Sequence[Sequence[PlanStep]], samples: int) -> list[NDArray[np.float64]] | None:
         """Sample when the jobs of each plan get their cores, in the same futures; see `asa.strategies.base.Joint`."""
@@ -96,21 +102,23 @@ class LearnedForecast:
             return None
         steps = [step for plan in plans for step in plan]
         jobs = iter(self._asking(steps[0].stages, (step.request for step in steps)))
+        if self._fetching_s is None:
+            return self.bank.predict_plans(
+                [[self._ahead(step, next(jobs)) for step in plan] for plan in plans], samples
+            )
         fetching_s = [[self._fetches_s(plan, step) for step in plan] for plan in plans]
         ahead = [
             [self._ahead(step, next(jobs), more_s) for step, more_s in zip(plan, more, strict=True)]
             for plan, more in zip(plans, fetching_s, strict=True)
         ]
         starts_s = self.bank.predict_plans(ahead, samples)
-        return [
-            _fetched(plan, of_plan, more) if any(more) else of_plan
-            for plan, of_plan, more in zip(plans, starts_s, fetching_s, strict=True)
-        ]
+        return [_fetched(*of) for of in zip(plans, starts_s, fetching_s, strict=True)]
 
     def _fetches_s(self, plan: Sequence[PlanStep], step: PlanStep) -> float:
+        assert self._fetching_s is not None
         return self._fetching_s(step.stages, step.request.partition, [plan[p].request.partition for p in step.after])
 
-    def _ahead(self, step: PlanStep, job: QueuedJob, fetching_s: float) -> JobAhead:
+    def _ahead(self, step: PlanStep, job: QueuedJob, fetching_s: float = 0.0) -> JobAhead:
         is_aging = step.keep is Keep.DEPENDENCY and step.ages
         queues: Literal["ready", "aging", "early", "local"] = "ready"
         if self._at_once(step.stages):

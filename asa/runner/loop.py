@@ -310,7 +310,7 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
             lambda stages: queued(asks.of(stages), capabilities, backend.now(), bank.user),
             at_once=lambda stages: all(state.workflow.stages[name].local for name in stages),
             queue_of=partial(queue_of, capabilities),
-            fetching_s=partial(fetching_s, state),
+            fetching_s=partial(fetching_s, state) if state.capabilities.moves_s else None,
             known_as=lambda job_id: state.jobs[job_id].known_as if job_id in state.jobs else None,
         )
     elif run.strategy.forecast is ForecastKind.PLANNED:

@@ -224,7 +224,7 @@ def forecast_of(
         job_of,
         at_once=lambda stages: all(state.workflow.stages[name].local for name in stages),
         queue_of=partial(queue_of, plan.capabilities),
-        fetching_s=partial(fetching_s, state),
+        fetching_s=partial(fetching_s, state) if state.capabilities.moves_s else None,
     )
 
 
