@@ -216,11 +216,16 @@ def test_what_all_queues_show_is_told_apart_and_in_order(pair):
     backend = pair.connect()
     assert list(backend.queue_events(10)) == []
     assert backend.condition.trouble == ""
+
+
+def test_a_cluster_without_jobs_of_the_run_is_not_asked_and_not_missed(pair):
+    backend = pair.connect()
     pair.links["small"].down = True
-    second = pair.connect()
-    second.submit(job("a", "batch@big"))
-    second.wait(second.now() + 60.0)
-    assert "small" not in second.condition.trouble  # it has no job there, and is not asked
+    first, calls = backend.submit(job("a", "batch@big")), sum(pair.links["small"].calls.values())
+    pair.until(backend, first, JobState.COMPLETED)
+    assert backend.now() - backend.condition.heard_s < 60.0
+    assert not backend.condition.trouble
+    assert sum(pair.links["small"].calls.values()) == calls
 
 
 # ---------------------------------------------------------------------- a run

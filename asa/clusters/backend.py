@@ -120,11 +120,13 @@ class SeveralBackends:
 
     @property
     def condition(self) -> Condition:
-        """Whether all answer: the time is of the one that was silent for longest."""
+        """Whether all answer. Of those that have jobs of the run, the one that was silent for longest says since when."""
         each = {name: member.backend.condition for name, member in self._members.items()}
-        heard_s = min(one.heard_s + self._members[name].later_s for name, one in each.items())
+        heard_s = {name: one.heard_s + self._members[name].later_s for name, one in each.items()}
+        asked = {cluster_of(job_id) for job_id in self._live}
+        heard = min((heard_s[name] for name in asked), default=max(heard_s.values()))
         trouble = "; ".join(f"{name}: {one.trouble}" for name, one in each.items() if one.trouble)
-        return Condition(heard_s, trouble, sum(one.calls for one in each.values()))
+        return Condition(heard, trouble, sum(one.calls for one in each.values()))
 
     def now(self) -> float:
         """Read the first cluster's clock."""
