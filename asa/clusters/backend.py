@@ -120,7 +120,7 @@ class SeveralBackends:
 
     @property
     def condition(self) -> Condition:
-        """Whether all answer. Of those that have jobs of the run, the one that was silent for longest says since when."""
+        """Whether all answer; the time is of the most silent of those that have jobs of the run."""
         each = {name: member.backend.condition for name, member in self._members.items()}
         heard_s = {name: one.heard_s + self._members[name].later_s for name, one in each.items()}
         asked = {cluster_of(job_id) for job_id in self._live}
