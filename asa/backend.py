@@ -59,6 +59,7 @@ __all__ = [
     "Planning",
     "Preflight",
     "Previewing",
+    "Recalls",
     "Recurring",
     "RemembersRuns",
     "Setting",
@@ -1045,6 +1046,24 @@ class Withdrawing(Protocol):
 
         Raises `JobNotFoundError`: the site does not know the job.
         Raises `UnavailableError`: it cannot be recorded now, so the payload may begin.
+        """
+        ...
+
+
+@runtime_checkable
+class Recalls(Protocol):
+    """A backend that knows of a job what its client has seen, and is told by a later client what earlier ones saw."""
+
+    def recall(self, last_known: Callable[[str], JobStatus | None]) -> None:
+        """Go on from the states that earlier clients of the run have recorded, as if this one had seen them.
+
+        Called once, before any other call. A batch system may have forgotten what it said then: how an element of an
+        array ended, or that a job has started.
+
+        Parameters
+        ----------
+        last_known
+            Returns a job's last recorded state by its id; None if the run has no such job.
         """
         ...
 

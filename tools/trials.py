@@ -10,6 +10,8 @@ depend on asa, and the verdict follows from these marks and from Slurm. Trials r
     python tools/trials.py --seeds 20000-20049 --link cli           # with stages that are submitted together
     python tools/trials.py --seeds 9000-9499 --world hostile        # where a site does all to a client that sites do
     python tools/trials.py --seeds 9000-9049 --world absence,codes  # some of that, by its names in draw.WORLD
+    python tools/trials.py --seeds 30000-30049              # where asa tick alone goes on with a third of the runs
+    python tools/trials.py --seeds 40-60 --driven ticks     # all of them
 
 `invalid`: a fault was outside of what is promised; `broken`: a promise was broken, and the evidence is kept below
 --keep. It needs root, for its own clusters and small disks, and Slurm installed, as tests/slurm does.
@@ -136,12 +138,12 @@ def chosen(options: Any) -> list[Trial]:
     ways = [(site, strategy) for site in sites for strategy in strategies if strategy != "pool" or site in pooled]
     if not ways:
         raise SystemExit("trials.py: there is no such version with such a link")
-    trials = []
+    trials, ticks = [], {"as drawn": None, "ticks": True, "clients": False}[options.driven]
     for part in options.seeds.split(","):
         first, _, last = part.partition("-")
         for seed in range(int(first), int(last or first) + 1):
             (version, link), strategy = ways[seed % len(ways)]
-            trials.append(draw(seed, version, link, strategy, world))
+            trials.append(draw(seed, version, link, strategy, world, ticks=ticks))
     return trials
 
 
@@ -214,6 +216,9 @@ def main() -> int:
     parser.add_argument("--link", default="all", choices=("all", "cli", "rest", "local"))
     parser.add_argument("--strategy", default="all", help=", ".join(STRATEGIES))
     parser.add_argument("--world", default="", help=f"hostile, or some of {','.join(WORLD)}")
+    parser.add_argument(
+        "--driven", default="as drawn", choices=("as drawn", "ticks", "clients"), help="who goes on with the runs"
+    )
     parser.add_argument("--jobs", type=int, default=3, help="trials at once")
     parser.add_argument("--keep", type=Path, default=Path("out/trials"), help="where evidence is kept")
     options = parser.parse_args()

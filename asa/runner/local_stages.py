@@ -24,6 +24,7 @@ from asa.backend import (
     Planning,
     Preflight,
     Previewing,
+    Recalls,
     Shrinking,
     Site,
     SubmitsTogether,
@@ -154,6 +155,11 @@ class BackendWithLocalStages:
         found = {token: [self._adopt(s) for s in statuses] for token, statuses in self.near.find(wanted).items()}
         elsewhere = [token for token in wanted if not found.get(token)]
         return found | (self.far.find(elsewhere) if elsewhere else {})
+
+    def recall(self, last_known: Callable[[str], JobStatus | None]) -> None:
+        """Tell the batch system's backend what was known of jobs, see `asa.backend.Recalls`."""
+        if isinstance(self.far, Recalls):
+            self.far.recall(last_known)
 
     def cancel(self, job_id: str) -> None:
         """Cancel a job on its backend."""

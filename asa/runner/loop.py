@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
-from asa.backend import Backend, Foresight, JobSpec, JobStatus, Planning
+from asa.backend import Backend, Foresight, JobSpec, JobStatus, Planning, Recalls
 from asa.errors import InputError, RunError, UnavailableError
 from asa.estimators import WaitBank
 from asa.exactly_once import AGAIN_S, LATE_S
@@ -348,6 +348,8 @@ def _come_back(active: Active, entries: Iterable[Entry]) -> None:
     """Restore a run from an earlier client's entries."""
     active.replay(entries)
     active.is_behind = True
+    if isinstance(active.backend, Recalls):
+        active.backend.recall(active.status_of)
     jobs = active.state.jobs
     for token, sought_s in jobs.sought_s.items():
         if (intent := jobs.open_intents.get(token)) is not None:  # the earlier client has already searched for its job

@@ -24,6 +24,9 @@ from .tracking import DUPLICATE, VANISHED, TrackedJob
 
 _WORST = (JobState.FAILED, JobState.TIMEOUT, JobState.CANCELLED)
 
+_ENDS = ("state", "exit_code", "reason", "outcome", "nodes", "bad_nodes")
+"""What is recorded of an element that has ended."""
+
 _How = tuple[JobState, int | None, str, JobOutcome | None, tuple[str, ...], tuple[str, ...]]
 
 
@@ -58,6 +61,9 @@ class TrackedArray(TrackedJob):
     _spent_s: float = 0.0  # run time of elements before they were requeued
     _starts: dict[int, float] = field(default_factory=dict)  # since when elements run
     _absent: dict[int, Absence] = field(default_factory=dict)  # elements that an earlier client did not see
+    # of the elements that an earlier client saw end: their run time in all, and the longest
+    _recalled_s: float = 0.0
+    _recalled_longest_s: float | None = None
 
     @classmethod
     def of(cls, kept: KeptSubmission, status: JobStatus, **fields: Any) -> TrackedArray:
@@ -68,6 +74,24 @@ class TrackedArray(TrackedJob):
     def _take_up(self) -> None:
         """Take over the absences of elements that an earlier client saw."""
         self._absent = _of_elements(self.kept.absent)
+
+    def recall(self, known: JobStatus) -> None:
+        """Go on from what an earlier client has seen of its elements, of which Slurm forgets those that have ended."""
+        TrackedJob.recall(self, known)
+        if (seen := known.elements) is None:
+            return
+        self._recalled_s, self._recalled_longest_s = max(seen.ran_s - self._spent_s, 0.0), seen.longest_s
+        began = {"eligible_s": known.eligible_s, "start_s": known.start_s, "payload_start_s": known.payload_start_s}
+        well = ElementEnd(seen.completed, JobState.COMPLETED, 0, outcome=JobOutcome.COMPLETED, nodes=seen.nodes)
+        runs = ElementEnd(seen.running, JobState.RUNNING)
+        for how in (well, runs, *seen.ended):
+            facts: dict[str, Any] = {name: getattr(how, name) for name in _ENDS}
+            facts |= {} if how.state is JobState.CANCELLED else began  # it may have been so in the queue
+            for number in self.numbers.intersection(how.elements):
+                element = self.own[number] = self._made(number)
+                element.status = replace(element.status, **facts)
+                if how is runs:
+                    element.status = replace(element.status, start_s=self._starts.get(number, known.start_s))
 
     def is_to_be_kept(self) -> bool:
         """Put what the next client cannot learn from Slurm into the record; return whether the record has changed."""
@@ -241,7 +265,7 @@ class TrackedArray(TrackedJob):
     def _together(self, now_s: float) -> JobStatus:
         """Return the state of the whole array."""
         known = {number: element.status for number, element in self.own.items()}
-        elements = self._with_held(_elements_status(known, self._spent_s))
+        elements = self._with_held(_elements_status(known, self._spent_s + self._recalled_s, self._recalled_longest_s))
         first = min((s for s in known.values() if s.start_s is not None), key=_start_s, default=None)
         queued = self._queue.status if self._queue is not None else None
         submits = [s.submit_s for s in (*known.values(), *([queued] if queued else ())) if not s.restarts]
@@ -276,11 +300,11 @@ class TrackedArray(TrackedJob):
         return _ended(status, list(known.values()), now_s)
 
 
-def _elements_status(known: Mapping[int, JobStatus], spent_s: float) -> ElementsStatus:
+def _elements_status(known: Mapping[int, JobStatus], ran_s: float, longest_s: float | None) -> ElementsStatus:
+    """Return the state of elements; `ran_s`, `longest_s`: the times of those whose times are not known any more."""
     of_state: dict[JobState, list[int]] = {}
     ended: dict[_How, list[int]] = {}
     well: dict[str, None] = {}
-    ran_s, longest_s = spent_s, None
     for number, status in known.items():
         of_state.setdefault(status.state, []).append(number)
         if status.state.is_final and status.state is not JobState.COMPLETED:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -100,6 +100,7 @@ class SlurmBackend:
         self._sleep = sleep
         self._offset = ClockOffset()
         self._jobs: dict[str, TrackedJob] = {}
+        self._watched: dict[str, TrackedJob] = {}  # those that are live, or have news that was not reported
         self._pacer = Pacer(clock(), min_s=poll_s, max_s=max_poll_s, seed=seed)
         self._heard_s = self.now()
         self._user = ""
@@ -111,6 +112,7 @@ class SlurmBackend:
         self._home = HomeCluster(link, folder, clock, own=own)
         self._preflight = SlurmPreflight(link)
         self._highest: int | None = None  # highest number of a job submitted from here; None if not looked up
+        self._last_known: Callable[[str], JobStatus | None] = lambda _: None  # of jobs of earlier clients
         self._strangers: set[str] = set()  # jobs that were asked for, and are not known to be this run's
         # of jobs that have grown, the one of their script first: which these are is not seen by their order in Slurm
         self._nodes_in_order: dict[str, list[str]] = {}
@@ -142,6 +144,10 @@ class SlurmBackend:
         Raises `OtherClusterError`: it is another cluster. Raises `UnavailableError`: Slurm does not answer.
         """
         self._home.check()
+
+    def recall(self, last_known: Callable[[str], JobStatus | None]) -> None:
+        """Go on from what earlier clients have seen; see `asa.backend.Recalls`."""
+        self._last_known = last_known
 
     def close(self) -> None:
         """Close the link."""
@@ -576,11 +582,16 @@ class SlurmBackend:
             elif job.is_live or record.restarts > job.status.restarts or job.status.state is JobState.CANCELLED:
                 self._hear(job, record)
             found[token_of(record.name)].append(job)
-        for token, jobs in found.items():
-            jobs += [job for job in self._jobs.values() if job.kept.token == token and job not in jobs]
-            holder = self._folder.holder(token)
-            if holder is not None and holder not in self._jobs:
-                jobs.extend(self._forgotten(token, holder))
+        for job in [job for job in self._jobs.values() if job.kept.token in found]:
+            if job not in (jobs := found[job.kept.token]):
+                jobs.append(job)
+        holders = {token: self._folder.holder(token) for token in found}
+        unseen = {token: holder for token, holder in holders.items() if holder is not None and holder not in self._jobs}
+        names = self._folder.names(unseen) if unseen else {}
+        forgotten = {token: self._forgotten(token, unseen[token], name) for token, name in names.items()}
+        self._miss([job for job in forgotten.values() if job.is_live])
+        for token, job in forgotten.items():
+            found[token].append(job)
         return {token: [job.tell() for job in self._in_order(token, jobs)] for token, jobs in found.items()}
 
     def _found_array(self, array_id: str, elements: Sequence[SlurmRecord]) -> TrackedJob:
@@ -603,24 +614,21 @@ class SlurmBackend:
         found = self._link.jobs(list(names)) if names else {}
         return {job_id for job_id, record in found.items() if record.name == names[job_id]}
 
-    def _forgotten(self, token: str, holder: str) -> Iterator[TrackedJob]:
-        """Yield the job with a token's claim that Slurm no longer shows; its markers show it."""
-        if (name := self._folder.names([token]).get(token)) is None:
-            return
+    def _forgotten(self, token: str, holder: str, name: str) -> TrackedJob:
+        """Track the job with a token's claim, which Slurm no longer shows; its markers show it."""
         kept = self._folder.kept_job(holder)
         if kept is None or kept.token != token:
             mark = self._folder.began(holder, token) or self._folder.ended(holder, token)
             since_s = self.now() if mark is None else mark.time_s  # its time of submission is not known
             kept = KeptSubmission(name, token, kept_back=True, submit_s=since_s, **self._folder.facts(name))
-        job = self._track(holder, kept)
-        job.miss(self._folder, self.now(), self._clock(), certain=False)
-        yield job
+        return self._track(holder, kept)
 
-    def _records_of(self, tokens: Sequence[str]) -> list[SlurmRecord]:
+    def _records_of(self, wanted: Iterable[str]) -> list[SlurmRecord]:
         """Ask for the jobs of the given tokens, the latest of each id.
 
         Their full names are known, or found in the queue, where names end with the token.
         """
+        tokens = set(wanted)
         names = self._folder.names(tokens)
         names |= {job.kept.token: job.kept.name for job in self._jobs.values() if job.kept.token in tokens}
         if missing := {token for token in tokens if token not in names}:
@@ -652,7 +660,8 @@ class SlurmBackend:
         while True:
             if self._live() and self._pacer.pause_s(self._clock()) <= 0:
                 self._try_to_look()
-            news = [job.tell() for job in self._jobs.values() if job.is_news]
+            news = [job.tell() for job in self._watched.values() if job.is_news]
+            self._watched = {job.job_id: job for job in self._live()}
             if news or (until_s is not None and self.now() >= until_s):
                 return news
             if (pause_s := self._pause_s(until_s)) is None or self._sleep(max(pause_s, _MIN_SLEEP_S)):
@@ -667,7 +676,7 @@ class SlurmBackend:
         return min(pauses, default=None)
 
     def _live(self) -> list[TrackedJob]:
-        return [job for job in self._jobs.values() if job.is_live]
+        return [job for job in self._watched.values() if job.is_live]
 
     def _try_to_look(self) -> None:
         """Look; if Slurm does not answer, record it without an error."""
@@ -787,6 +796,7 @@ class SlurmBackend:
         if not records and self._is_misnumbered(job):
             return
         clock_s = self._clock()
+        self._watched[job.job_id] = job
         submitted = [record.submit_s for record in records if record.submit_s and not record.restarts]
         if job.sent_s is not None and submitted:
             self._offset.learn(*job.sent_s, min(submitted))
@@ -833,6 +843,7 @@ class SlurmBackend:
     def _hear(self, job: TrackedJob, record: SlurmRecord) -> None:
         """Process Slurm's report on a job, and learn the offset of Slurm's clock from it."""
         clock_s = self._clock()
+        self._watched[job.job_id] = job  # it may have ended before
         if job.sent_s is not None and record.submit_s and not record.restarts:
             self._offset.learn(*job.sent_s, record.submit_s)
         if job.sent_s is not None:
@@ -949,23 +960,37 @@ class SlurmBackend:
             else:
                 self._strangers.add(job_id)
         if kept is not None:
-            self._follow(job_id, kept)
+            self._recall(self._follow(job_id, kept))
         return kept is not None or certain
+
+    def _recall(self, job: TrackedJob) -> None:
+        """Let a job of an earlier client be in its last known state."""
+        if (known := self._last_known(job.job_id)) is not None:
+            job.recall(known)
+
+    def _status_of(self, job_id: str) -> JobStatus | None:
+        """Return a job's state as far as known, also if it had ended before this client came."""
+        job = self._jobs.get(job_id)
+        return self._last_known(job_id) if job is None else job.status
 
     def _track(self, job_id: str, kept: KeptSubmission) -> TrackedJob:
         """Begin to track a job that was found, and record it."""
+        was = self._folder.kept_job(job_id)
         self._folder.keep_job(job_id, kept)
-        return self._follow(job_id, kept)
+        job = self._follow(job_id, kept)
+        if was is not None and was.name == kept.name:  # else the number was another job's before
+            self._recall(job)
+        return job
 
     def _follow(self, job_id: str, kept: KeptSubmission, heard_s: float = -math.inf, **known: Any) -> TrackedJob:
         status = JobStatus(job_id, JobState.PENDING, kept.submit_s)
         if kept.into:
-            known["first"] = lambda: self._jobs.get(kept.into)
+            known["first"] = lambda: self._status_of(kept.into)
         if is_member(job_id):
             known["groups"] = self._groups
         tracked = TrackedArray.of if kept.array else JoiningJob if kept.into else TrackedJob
         tracked = TrackedMember if is_member(job_id) else tracked
-        job = self._jobs[job_id] = tracked(kept, status, heard_s=heard_s, **known)
+        job = self._jobs[job_id] = self._watched[job_id] = tracked(kept, status, heard_s=heard_s, **known)
         return job
 
     def _kept_of(self, record: SlurmRecord) -> KeptSubmission:

@@ -63,10 +63,10 @@ class JoiningJob(TrackedJob):
     Once that job has taken them over, Slurm counts this one as completed; here it runs until the other one has ended,
     or has given these nodes back.
 
-    `first`: returns the other job; None if it is not known.
+    `first`: returns the other job's state; None if it is not known.
     """
 
-    first: Callable[[], TrackedJob | None] = field(default=lambda: None)
+    first: Callable[[], JobStatus | None] = field(default=lambda: None)
 
     def hear(self, record: SlurmRecord, folder: MarksFolder, now_s: float, clock_s: float) -> bool:
         """Process Slurm's report; see `TrackedJob.hear`."""
@@ -104,7 +104,7 @@ class JoiningJob(TrackedJob):
         first = self.first()
         if first is None or not self.is_live or self.has_joined(folder, self.record):
             return False
-        return first.status.state is not JobState.RUNNING
+        return first.state is not JobState.RUNNING
 
     def conclude(self, folder: MarksFolder) -> None:
         """Do nothing: Slurm reports the job as cancelled."""
@@ -131,10 +131,10 @@ class JoiningJob(TrackedJob):
         """Return when the other job ended, or first had no more cores than without this one; None before that."""
         if (first := self.first()) is None:
             return None
-        later = [step for step in first.status.steps if step.start_s >= joined_s - CLOCKS_S and step.cores]
+        later = [step for step in first.steps if step.start_s >= joined_s - CLOCKS_S and step.cores]
         widest = max((step.cores for step in later), default=0)
         narrow = (step.start_s for step in later if step.cores <= widest - self.kept.cores)
         given_back_s = min(narrow, default=math.inf) if self.kept.cores else math.inf
-        ended_s = first.status.end_s if first.status.state.is_final else None
+        ended_s = first.end_s if first.state.is_final else None
         times = [time_s for time_s in (given_back_s, ended_s) if time_s is not None and math.isfinite(time_s)]
         return min(times, default=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from asa.backend import Advice
@@ -272,6 +273,7 @@ def advice(reason: str) -> Advice:
     return Advice(known.meaning, known.remedy)
 
 
+@lru_cache(maxsize=256)  # asked several times of each job at each look
 def kind(reason: str) -> Kind:
     """Return the kind of a reason.
 

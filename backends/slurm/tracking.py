@@ -34,6 +34,7 @@ BY_TASK: Final = "by-task"
 _NO_SIGNAL = 128 + 125  # exit code by which Slurm reports that memory ran out
 _SETTLE_S = 10.0  # seconds for which Slurm may show a released job as held
 _ROUNDED_S = 60.0  # Slurm counts minutes
+_RUNNING = ("RUNNING",)
 _SUSPENDED = frozenset({"SUSPENDED", "STOPPED"})
 _NOT_LAUNCHED = 53  # signal that Slurm reports if a job's output cannot be opened
 _SAME = frozenset({"", "None", "Priority", "Resources"})  # reasons that change while a job queues
@@ -67,13 +68,22 @@ class TrackedJob:
         if self.kept.absent:
             self.absence = Absence(*self.kept.absent[0][1:])
 
+    def recall(self, known: JobStatus) -> None:
+        """Go on from what an earlier client has seen of it."""
+        self.status, self._ran = known, known.state is JobState.RUNNING
+
     def is_to_be_kept(self) -> bool:
         """Put what the next client cannot learn from Slurm into the record; return whether the record has changed."""
         absent = (("", self.absence.looks, self.absence.since_s),) if self.absence.looks else ()
-        was, walltime_s, suspended_s = self.kept, self.longest_s(), self.suspended_s()
-        self.kept = replace(was, absent=absent, walltime_s=walltime_s, suspended_s=suspended_s)
-        self.kept = replace(self.kept, cancelled_s=self.cancelled_s)
-        return self.kept != was
+        facts = absent, self.longest_s(), self.suspended_s(), self.cancelled_s
+        was = self.kept
+        if facts == (was.absent, was.walltime_s, was.suspended_s, was.cancelled_s):  # as after most looks
+            return False
+        absent, walltime_s, suspended_s, cancelled_s = facts
+        self.kept = replace(
+            was, absent=absent, walltime_s=walltime_s, suspended_s=suspended_s, cancelled_s=cancelled_s
+        )  # fmt: skip
+        return True
 
     def longest_s(self) -> float:
         """Return the walltime, or a longer one that the job was given later."""
@@ -126,10 +136,21 @@ class TrackedJob:
         """
         if not record.submit_s:
             record = replace(record, submit_s=self.kept.submit_s)
+        if record == self.record and self._stays(record, now_s):
+            self.absence, self.heard_s = PRESENT, clock_s
+            return False
         by_slurm = status_of(record, now_s, ran=self._ran, kept_back=self.kept.kept_back)
         self.absence, self.heard_s, self.record = PRESENT, clock_s, record
         self._ran |= by_slurm.state is JobState.RUNNING
         return self._become(self._refined(by_slurm, record, folder, clock_s))
+
+    def _stays(self, record: SlurmRecord, now_s: float) -> bool:
+        """Whether a report that equals the last one says nothing new, whatever marks and clocks say by now."""
+        was, kept = self.status, self.kept
+        if was.state is JobState.RUNNING:
+            return record.states == _RUNNING and not (kept.awaits or kept.steps or record.restarts)
+        may_become_eligible = was.eligible_s is None and record.eligible_s and record.eligible_s <= now_s
+        return was.state is JobState.PENDING and not may_become_eligible and not is_held(record)
 
     def miss(
         self,

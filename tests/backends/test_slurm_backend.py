@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from asa.backends.shell import marks
+from asa.backends.slurm import tracking
 from asa.backends.slurm.backend import JobDefaults, SlurmBackend
 from asa.backends.slurm.explanations import advice
 from asa.backends.slurm.link import SlurmRecord
@@ -1485,6 +1486,155 @@ def test_the_next_of_them_knows_that_a_job_was_cancelled_which_slurm_forgot_sinc
     site.clock.sleep(1000)
     assert not site.link.controller
     assert looks_once(site, job, within=1) == (JobState.CANCELLED, "")
+
+
+def remembering(site, known):
+    """Come as the next client, which is told what earlier ones have recorded, and look."""
+    client = site.client()
+    client.recall(known.get)
+    known |= client.status(known)
+    return client
+
+
+def test_how_elements_ended_is_known_to_the_next_client_when_slurm_has_forgotten_them(world):
+    """Their jobs left no marks of their ends; without a record they would be taken to run until their walltime."""
+    site = world()
+    job = site.client().submit(spec(3000.0, token="a", array=parse_array("1-4")))
+    known = {job: None}
+    site.clock.sleep(30)
+    remembering(site, known)
+    site.link.cancel_element(job, 2)
+    broken = site.link.all[site.link.arrays_of[job][0]]
+    broken.bad_node, broken.ends_as = "n3", "NODE_FAIL"
+    site.clock.sleep(10)
+    remembering(site, known)
+    seen = known[job].elements
+    assert [(str(end.elements), end.state, end.nodes) for end in seen.ended] == [
+        ("1", JobState.FAILED, ("n3",)), ("2", JobState.CANCELLED, ()),
+    ]  # fmt: skip
+    site.clock.sleep(site.link.min_job_age_s + 60)
+    remembering(site, known)
+    assert (known[job].elements, str(seen.running)) == (seen, "3-4")
+    site.clock.sleep(3000)
+    remembering(site, known)
+    assert (known[job].state, str(known[job].elements.completed)) == (JobState.FAILED, "3-4")
+    assert known[job].elements.ended == seen.ended
+    assert known[job].elements.ran_s == seen.ran_s + 2 * 3000
+
+
+def test_an_element_that_is_put_back_into_the_queue_is_not_over_for_the_next_client(world):
+    site = world()
+    job = site.client().submit(spec(600.0, token="a", array=parse_array("1-2")))
+    known = {job: None}
+    first, _ = site.link.arrays_of[job]
+    site.link.all[first].bad_node = "n3"
+    site.clock.sleep(30)
+    remembering(site, known)
+    assert str(known[job].elements.failed) == "1"
+    site.link.all[first].bad_node, site.link.all[first].end_s = "", None
+    site.link.requeue(first)
+    site.clock.sleep(30)
+    remembering(site, known)
+    assert (str(known[job].elements.running), known[job].elements.ended) == ("1-2", ())
+
+
+def test_a_job_that_is_not_shown_once_still_runs_for_the_next_client(world):
+    """Though it has left no mark, as one that waits in its allocation has not."""
+    site = world(writes_marks=False)
+    job = site.client().submit(spec(3000.0, token="a"))
+    known = {job: None}
+    site.clock.sleep(30)
+    remembering(site, known)
+    shown, site.link.jobs = site.link.jobs, lambda _: {}
+    remembering(site, known)
+    assert known[job].state is JobState.RUNNING
+    site.link.jobs = shown
+    site.link.requeue(job)
+    site.link.all[job].held = "JobHeldAdmin"
+    remembering(site, known)
+    assert (known[job].state, known[job].start_s) == (JobState.PENDING, None)
+
+
+def test_clients_that_look_once_learn_together_that_a_job_is_gone_which_they_find_by_its_claim_alone(world):
+    """It began and never said that it ended: its walltime has to be over, and a minute in which nobody shows it."""
+    site = world()
+    job = site.client().submit(spec(3000.0, token="a"))
+    site.clock.sleep(30)
+    site.link.forget(job)
+    since_s, states = site.clock(), set()
+    while not states & {JobState.FAILED}:
+        site.clock.sleep(60)
+        assert site.clock() - since_s < 2 * HOUR
+        [found] = site.client().find(["a"])["a"]
+        states.add(found.state)
+    assert (found.reason, JobState.RUNNING in states) == ("Vanished", True)
+    assert site.clock() - since_s > HOUR
+
+
+def test_a_hold_that_an_earlier_client_saw_is_known_to_the_next(world):
+    """So that the wait is not learned as one of the queue."""
+    site = world()
+    job = site.client().submit(spec(600.0, token="a"))
+    known = {job: None}
+    site.link.hold_by_admin(job)
+    site.clock.sleep(2)
+    remembering(site, known)
+    site.link.all[job].held = ""
+    site.clock.sleep(5)
+    remembering(site, known)
+    assert (known[job].state, known[job].held) == (JobState.RUNNING, True)
+
+
+def passes(backend, seconds):
+    until_s = backend.now() + seconds
+    while backend.now() < until_s:
+        backend.wait(until_s)
+
+
+def test_a_look_that_finds_jobs_as_they_were_reads_no_more_of_them(world, monkeypatch):
+    """A client of weeks makes thousands of such looks, at all that it has in the queue."""
+    site, read = world(latency_s=5000.0), []
+    backend = site.client()
+    jobs = [backend.submit(spec(5000.0, token=name, begin_s=site.clock() + 900.0)) for name in "ab"]
+    jobs.append(backend.submit(spec(5000.0, token="c")))
+    passes(backend, 120)
+    monkeypatch.setattr(
+        tracking, "status_of", lambda record, *_, **how: read.append(record) or status_of(record, *_, **how)
+    )
+    looks = site.link.calls["jobs"]
+    passes(backend, 600)
+    assert site.link.calls["jobs"] > looks
+    assert not read
+    passes(backend, 400)  # two of them become eligible, by the clock alone
+    assert {record.job_id for record in read} >= set(jobs[:2])
+    assert all(backend.status([job])[job].eligible_s for job in jobs)
+
+
+def test_jobs_that_have_ended_cost_a_look_nothing(world):
+    site = world()
+    backend = site.client()
+    for number in range(30):
+        ended(backend, backend.submit(spec(1.0, token=f"t{number}")))
+    backend.wait(backend.now())
+    assert not backend._watched
+    job = backend.submit(spec(600.0, token="last"))
+    assert [one.job_id for one in backend._live()] == [job]
+
+
+def test_many_tokens_are_looked_for_by_one_reading_of_the_folder(world, monkeypatch):
+    """As at the end of a run, by a client that has come for that."""
+    site, read = world(min_job_age_s=2.0), []
+    backend = site.client()
+    jobs = {f"t{number}": backend.submit(spec(1.0, token=f"t{number}")) for number in range(20)}
+    for job in jobs.values():
+        ended(backend, job)
+    site.clock.sleep(60)
+    names = marks.MarksFolder.names
+    monkeypatch.setattr(marks.MarksFolder, "names", lambda self, tokens: read.append(1) or names(self, tokens))
+    found = site.client().find(jobs)
+    assert {token: one.job_id for token, [one] in found.items()} == jobs
+    assert all(one.state is JobState.COMPLETED for [one] in found.values())
+    assert len(read) <= 2
 
 
 def test_elements_that_slurm_holds_are_known_whatever_the_others_do(world):

@@ -34,6 +34,7 @@ from asa.backend import (
     Planning,
     Preflight,
     Previewing,
+    Recalls,
     Recurring,
     RemembersRuns,
     Shrinking,
@@ -52,8 +53,8 @@ from asa.runner.local_stages import BackendWithLocalStages, WithLocalStages
 SITE = Capabilities("x", 112, 28, age_accrues=False)
 
 FORWARDED = (
-    Adjustable, Advisor, CancelsMany, EstimatesStarts, Growing, Planning, Preflight, Previewing, Shrinking,
-    SubmitsTogether, Withdrawing,
+    Adjustable, Advisor, CancelsMany, EstimatesStarts, Growing, Planning, Preflight, Previewing, Recalls,
+    Shrinking, SubmitsTogether, Withdrawing,
 )  # fmt: skip
 OF_FACILITIES = (Examinable, Facility, Recurring, RemembersRuns, Site, Troubleshooting)  # what a run is not given
 OF_PROGRAMS = (TakesUp, TakesOver)  # who resize the job in which they run, which is none of a run's

@@ -15,6 +15,8 @@ SHAPES_FROM = 8000
 """Likewise, from which on stages may be asked for in several shapes."""
 FANS_FROM = 20_000
 """Likewise, from which on the stages of a layer ask for the same, in one shape."""
+TICKS_FROM = 30_000
+"""Likewise, from which on a third of the runs are only looked at, each look by a client of its own."""
 WIDTHS = (1, 2, 4, 8, 12, 16)
 TOLD = ("save", "stays", "late:2")  # what SIGTERM does to a payload
 
@@ -152,6 +154,7 @@ class Trial:
     again_from: str
     fail_fast: bool = False
     world: tuple[str, ...] = ()  # of `WORLD`
+    ticks_s: tuple[float, float] | None = None  # the pauses between looks, if nothing but looks goes on with the run
 
     @property
     def name(self) -> str:
@@ -162,7 +165,14 @@ class Trial:
         """The arguments that repeat it."""
         version = f" --version {self.version}" if self.version else ""
         world = f" --world {','.join(self.world)}" if self.world else ""
-        return f"--seeds {self.seed}{version} --link {self.link} --strategy {self.strategy.partition(':')[0]}{world}"
+        driven = f" --driven {'ticks' if self.ticks_s else 'clients'}"
+        strategy = self.strategy.partition(":")[0]
+        return f"--seeds {self.seed}{version} --link {self.link} --strategy {strategy}{world}{driven}"
+
+    @property
+    def late_s(self) -> float:
+        """How much later than a client that stays looks notice something, and act on it."""
+        return 3 * (self.ticks_s[1] + 6.0) if self.ticks_s else 0.0
 
     @property
     def gentle(self) -> bool:
@@ -192,8 +202,13 @@ class Trial:
         return asdict(self)
 
 
-def draw(seed: int, version: str, link: str, strategy: str, world: tuple[str, ...] = ()) -> Trial:
-    """Draw a trial: the same workflow for a seed whatever the strategy is, the same faults for a seed and a link."""
+def draw(
+    seed: int, version: str, link: str, strategy: str, world: tuple[str, ...] = (), *, ticks: bool | None = None
+) -> Trial:
+    """Draw a trial: the same workflow for a seed whatever the strategy is, the same faults for a seed and a link.
+
+    `ticks`: whether nothing but looks goes on with the run; None for what the seed says.
+    """
     chance = random.Random(f"workflow {seed}")
     steps = _steps(chance, link)
     if strategy == "pool":  # whose workers have a node
@@ -221,7 +236,16 @@ def draw(seed: int, version: str, link: str, strategy: str, world: tuple[str, ..
         trial = _fans(trial)
     elif seed >= SHAPES_FROM:
         trial = _shapes(random.Random(f"shapes {seed}"), trial)
-    return _hostile(random.Random(f"hostile {seed} {link}"), trial, world) if world else trial
+    if world:
+        trial = _hostile(random.Random(f"hostile {seed} {link}"), trial, world)
+    return _ticks(random.Random(f"ticks {seed}"), trial, ticks)
+
+
+def _ticks(chance: random.Random, trial: Trial, ticks: bool | None) -> Trial:
+    """Let a run be gone on with by looks alone; a pool ends with its client."""
+    drawn, pauses_s = chance.random() < 1 / 3, chance.choice([(0.0, 1.0), (1.0, 6.0), (5.0, 20.0)])
+    is_so = (drawn and trial.seed >= TICKS_FROM) if ticks is None else ticks
+    return replace(trial, ticks_s=pauses_s) if is_so and trial.strategy != "pool" else trial
 
 
 def _has_local(steps: tuple[Step, ...], link: str) -> bool:

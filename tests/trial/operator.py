@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -17,10 +18,14 @@ from .place import Cluster, Place
 
 GOES_ON, RETRIES = 12, 3
 IN_HOSTILITY = 40  # resumes, some of which a site refuses
+_BY_TICKS = 3  # times as long takes a run that is only looked at: what is due, and each second look, waits for the next
 _RELIEF_S = 30.0  # between an administrator's looks at the nodes
 BOUND_S = 300.0
+_LONG_GAP_S = 6.0  # longer ones are a fault's
 LEFT = 130
 _THERE = re.compile(r"runs on (\S+), and this is \S+: resume the run there")
+_HAS_ENDED = re.compile(r" has ended(?: already)?: (\w+)")
+_BEGINS = re.compile(r'"kind":\s*"(?:begun|retried)"')
 _HELD = re.compile(r"is driven by process \d+ on (\S+) since")
 
 
@@ -166,7 +171,8 @@ class Operator:
     def operate(self) -> None:
         """Begin the run, and go on with it until it has ended or the bounds are reached."""
         (self.place.work / "flow.toml").write_text(toml(self.trial.steps, self.place.work / "step.sh"))
-        ends_s = time.monotonic() + BOUND_S * (1 + bool(self.trial.world)) + self._slow_s()
+        bound_s = BOUND_S * (1 + bool(self.trial.world)) + self._slow_s()
+        ends_s = time.monotonic() + bound_s * (_BY_TICKS if self.trial.ticks_s else 1)
         self._start(
             "run",
             "flow.toml",
@@ -191,12 +197,12 @@ class Operator:
             if self.lost and self._is_stuck():  # as it is to be
                 break
             bound = IN_HOSTILITY if self.trial.world else GOES_ON
-            if verdict == "go on" and ((gone_on := gone_on + 1) > bound or self._is_stuck()):
+            gone_on += verdict == "go on" and not self.trial.ticks_s  # looks are bounded by time
+            if gone_on and verdict == "go on" and (gone_on > bound or self._is_stuck()):
                 self.troubles.append(f"not ended after {gone_on} times asa resume")
                 break
             self.retried += verdict == "retry"
-            time.sleep(self.gap_s)
-            self.gap_s = min(self.gap_s, 6.0)
+            self._pause()
             self._go_on(retry=verdict == "retry")
         self.over.set()
         for client in self.clients:
@@ -207,13 +213,27 @@ class Operator:
                 client.process.kill()
                 client.process.wait()
 
+    def _pause(self) -> None:
+        """Wait before the next client comes."""
+        pause_s = self.gap_s
+        if self.trial.ticks_s and self.gap_s <= _LONG_GAP_S:
+            pause_s = random.Random(f"{self.trial.seed} {len(self.clients)}").uniform(*self.trial.ticks_s)
+        time.sleep(pause_s)
+        self.gap_s = min(self.gap_s, _LONG_GAP_S)
+
     def _once_more(self) -> None:
         """Run a stage of the completed run again, and all behind it: what `--from` is for."""
         if not self.trial.again_from or not self.faults_over.wait(60.0):
             return
         self.again_at, self._last_batch = len(self.place.marks), 1
         self._start("resume", str(self.run), "--from", self.trial.again_from)
-        if not self._wait(time.monotonic() + BOUND_S / 2 + self._slow_s()):
+        ends_s = time.monotonic() + BOUND_S / 2 * (_BY_TICKS if self.trial.ticks_s else 1) + self._slow_s()
+        has_ended = self._wait(ends_s)
+        while self.trial.ticks_s and has_ended and self._is_looked_at(self.clients[-1]):
+            self._pause()
+            self._go_on(retry=False)
+            has_ended = self._wait(ends_s)
+        if not has_ended:
             self.troubles.append("no end in time after --from")
         elif self.clients[-1].code or self.status().get("state") != "completed":
             self.troubles.append(f"--from {self.trial.again_from} ended with exit {self.clients[-1].code}")
@@ -256,6 +276,8 @@ class Operator:
         latest = self.clients[-1]
         if self.run is None:  # it died before there was one
             return "go on"
+        if self._is_looked_at(latest) and not latest.code:
+            return "go on"
         status = self.status()
         state, codes = status.get("state"), [client.code for client in self.clients[-self._last_batch :]]
         self.passes.append(
@@ -268,12 +290,16 @@ class Operator:
             }
         )
         self.note("client ended", f"{codes} {state}")
-        if 0 in codes or state == "completed":
+        if (0 in codes and not self._is_looked_at(latest)) or state == "completed":
             return "end"
-        if state in ("failed", "cancelled"):
+        if state in ("failed", "cancelled") and not self._is_looked_at(latest):
             self.faults_over.wait(40.0)
             return "retry"
         return "go on"
+
+    def _is_looked_at(self, latest: Client) -> bool:
+        """Whether a run that nothing but looks goes on with has not ended by what the latest client said."""
+        return self.trial.ticks_s is not None and _HAS_ENDED.search(latest.text) is None
 
     _last_batch = 1
 
@@ -285,7 +311,8 @@ class Operator:
         together, self.together = self.together, 1
         self._last_batch = together
         for _ in range(together):
-            self._start("resume", str(run), *["--retry"] * retry)
+            looks = self.trial.ticks_s is not None and not retry
+            self._start("tick" if looks else "resume", str(run), *["--retry"] * retry)
 
     def _argv(self, *words: str) -> list[str]:
         asa = [self.place.asa, *words]
@@ -310,6 +337,7 @@ class Operator:
         )
 
     def _start(self, *words: str) -> None:
+        begun = self._begun()
         self._choose_host()
         out = self.place.work / f"client{len(self.clients)}.out"
         with out.open("wb") as file:
@@ -319,6 +347,23 @@ class Operator:
             )  # fmt: skip
         self.clients.append(Client(words, process, out, time.time()))
         self.note("client starts", f"{process.pid}: asa {' '.join(words)} {self.host}")
+        if self.trial.ticks_s and words[0] != "tick":
+            self._send_away(self.clients[-1], begun)
+
+    def _begun(self) -> int:
+        """Return how often the run has begun, or begun anew."""
+        with suppress(OSError, TypeError):
+            return len(_BEGINS.findall((self.run / "journal.jsonl").read_text(errors="replace")))  # type: ignore[operator]
+        return 0
+
+    def _send_away(self, client: Client, begun: int) -> None:
+        """Let a client leave as soon as the run has begun: looks go on with it."""
+        until_s = time.monotonic() + BOUND_S / 2
+        while client.code is None and self._begun() <= begun and time.monotonic() < until_s:
+            time.sleep(0.02)
+        if client.code is None:
+            client.signalled = ("SIGTERM", time.time())
+            client.process.send_signal(signal.SIGTERM)
 
     def _choose_host(self) -> None:
         """Go on elsewhere where a fault wants that, once; and where asa says that only there it can.

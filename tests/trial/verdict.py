@@ -198,8 +198,9 @@ class _Judge:
         """Whether asa itself was cancelling jobs at its end: its user wanted that, or a failure that ends the run."""
         if self._during(one.end_s, "asa cancel", early_s=BEFORE_S):
             return True
+        within_s = SLOW_S + self.trial.late_s
         return self.trial.fail_fast and any(
-            other.code not in (None, "0") and 0 <= one.end_s - other.end_s < SLOW_S for other in self.ran
+            other.code not in (None, "0") and 0 <= one.end_s - other.end_s < within_s for other in self.ran
         )
 
     def _fired(self) -> Iterator[tuple[float, str, str]]:
@@ -339,9 +340,9 @@ class _Judge:
                 continue
             last = failed[step.retries]
             since_s = last.end_s + (PATIENCE_S if last.code == "lacks0" else 0.0)
-            late = [one for one in ran if one.start_s > since_s + SLOW_S]
+            late = [one for one in ran if one.start_s > since_s + SLOW_S + self.trial.late_s]
             self.verdict.broken += [f"began {one.start_s - since_s:.0f} s after a failure: {one}" for one in late]
-            if (after_s := float(ended["time_s"]) - since_s) > FAST_S:  # type: ignore[arg-type]
+            if (after_s := float(ended["time_s"]) - since_s) > FAST_S + self.trial.late_s:  # type: ignore[arg-type]
                 self.verdict.broken.append(f"the run ended {after_s:.0f} s after its first failure, with --fail-fast")
 
     # ------------------------------------------------------------------ what is told
