@@ -1,6 +1,7 @@
 """Several clusters as one batch system: which stage may go where, what waits for what, and whose job is whose."""
 
 import math
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
@@ -336,6 +337,28 @@ def test_what_is_wrong_with_clusters_is_said(sites, text, words):
     sites("bad", f'backend = "slurm-cli"\n{text}\n')
     with pytest.raises(InputError, match=words):
         open_facility(site="bad")
+
+
+def test_what_was_known_of_a_job_is_told_to_its_cluster_in_its_words(pair):
+    """The later client's clusters do not show their jobs now, which left no marks and still run."""
+    for link in pair.links.values():
+        link.writes_marks = False
+    first = pair.connect()
+    ids = [first.submit(replace(job(name, f"batch@{name}"), command="sleep 500")) for name in ("big", "small")]
+    known = {job_id: pair.until(first, job_id, JobState.RUNNING) for job_id in ids}
+    known = {job_id: replace(status, nodes=(f"n1@{job_id.partition('@')[2]}",)) for job_id, status in known.items()}
+    for link in pair.links.values():
+        link.jobs = lambda _: {}
+    later = pair.connect()
+    for member in later._members.values():
+        member.later_s = 100.0
+        assert member.adopt(member.own(known[ids[0]])).start_s == known[ids[0]].start_s
+    later.recall(known.get)
+    found = later.status(ids)
+    assert {(one.state, one.start_s) for one in found.values()} == {
+        (JobState.RUNNING, one.start_s) for one in known.values()
+    }
+    assert {one.nodes for one in found.values()} == {("n1@big",), ("n1@small",)}
 
 
 def test_no_history_is_that_of_several_queues(sites):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from asa.backend import (
     ON,
@@ -22,6 +23,7 @@ from asa.backend import (
     JobStatus,
     Preflight,
     Previewing,
+    Recalls,
     SubmitsTogether,
     TakesUp,
     Withdrawing,
@@ -57,20 +59,11 @@ class Member:
 
     def adopt(self, status: JobStatus) -> JobStatus:
         """Return a job's state as all know it."""
-        later = self._later
-        return replace(
-            status,
-            job_id=self.id_of(status.job_id),
-            submit_s=status.submit_s + self.later_s,
-            eligible_s=later(status.eligible_s),
-            start_s=later(status.start_s),
-            payload_start_s=later(status.payload_start_s),
-            end_s=later(status.end_s),
-            expected_start_s=later(status.expected_start_s),
-            steps=tuple(replace(s, start_s=s.start_s + self.later_s, end_s=later(s.end_s)) for s in status.steps),
-            bad_nodes=tuple(f"{node}{ON}{self.name}" for node in status.bad_nodes),
-            nodes=tuple(f"{node}{ON}{self.name}" for node in status.nodes),
-        )
+        return _moved(status, self.id_of(status.job_id), self.later_s, self.id_of)
+
+    def own(self, status: JobStatus) -> JobStatus:
+        """Return a job's state as its cluster knows it."""
+        return _moved(status, _here(status.job_id), -self.later_s, _here)
 
     def told(self, event: QueueEvent) -> QueueEvent:
         """Return an event of a queue as all know it."""
@@ -78,9 +71,6 @@ class Member:
         if job is not None and self.later_s:
             job = replace(job, submit_s=job.submit_s + self.later_s)
         return event._replace(key=f"{event.key}{ON}{self.name}", time_s=event.time_s + self.later_s, job=job)
-
-    def _later(self, time_s: float | None) -> float | None:
-        return None if time_s is None else time_s + self.later_s
 
 
 class SeveralBackends:
@@ -261,6 +251,12 @@ class SeveralBackends:
 
     # ------------------------------------------------------------------ changes
 
+    def recall(self, last_known: Callable[[str], JobStatus | None]) -> None:
+        """Tell each cluster's backend what was known of its jobs; see `asa.backend.Recalls`."""
+        for member in self._members.values():
+            if isinstance(member.backend, Recalls):
+                member.backend.recall(partial(_own_of, member, last_known))
+
     def cancel(self, job_id: str) -> None:
         """Cancel a job on its cluster."""
         member, own = self._of(job_id)
@@ -360,6 +356,38 @@ class SeveralBackends:
             member, own = self._of(job_id)
             each.setdefault(member.name, []).append(own)
         return [(self._members[name], own) for name, own in each.items()]
+
+
+def _own_of(member: Member, last_known: Callable[[str], JobStatus | None], job_id: str) -> JobStatus | None:
+    """Return the last known state of a member's job, as its cluster knows it."""
+    known = last_known(member.id_of(job_id))
+    return None if known is None else member.own(known)
+
+
+def _here(job_id: str) -> str:
+    """Return what a job, or a node, is called on its cluster."""
+    return job_id.rpartition(ON)[0]
+
+
+def _moved(status: JobStatus, job_id: str, by_s: float, named: Callable[[str], str]) -> JobStatus:
+    """Return a job's state by another id, clock and names of nodes."""
+
+    def at(time_s: float | None) -> float | None:
+        return None if time_s is None else time_s + by_s
+
+    return replace(
+        status,
+        job_id=job_id,
+        submit_s=status.submit_s + by_s,
+        eligible_s=at(status.eligible_s),
+        start_s=at(status.start_s),
+        payload_start_s=at(status.payload_start_s),
+        end_s=at(status.end_s),
+        expected_start_s=at(status.expected_start_s),
+        steps=tuple(replace(s, start_s=s.start_s + by_s, end_s=at(s.end_s)) for s in status.steps),
+        bad_nodes=tuple(map(named, status.bad_nodes)),
+        nodes=tuple(map(named, status.nodes)),
+    )
 
 
 def cluster_in(trouble: str) -> tuple[str, str]:

@@ -20,6 +20,7 @@ import asa.backend
 from asa.backend import (
     Adjustable,
     Advisor,
+    AmongOthers,
     Backend,
     CancelsMany,
     Capabilities,
@@ -56,7 +57,9 @@ FORWARDED = (
     Adjustable, Advisor, CancelsMany, EstimatesStarts, Growing, Planning, Preflight, Previewing, Recalls,
     Shrinking, SubmitsTogether, Withdrawing,
 )  # fmt: skip
-OF_FACILITIES = (Examinable, Facility, Recurring, RemembersRuns, Site, Troubleshooting)  # what a run is not given
+OF_FACILITIES = (  # what a run is not given
+    AmongOthers, Examinable, Facility, Recurring, RemembersRuns, Site, Troubleshooting,
+)  # fmt: skip
 OF_PROGRAMS = (TakesUp, TakesOver)  # who resize the job in which they run, which is none of a run's
 OF_SIMULATORS = (Foresight,)  # beside which nothing runs
 
