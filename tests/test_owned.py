@@ -910,6 +910,15 @@ def test_no_pipe_of_another_user_is_written_to(accounts, project):
     assert reader.communicate(timeout=10)[0] == "a page"
 
 
+def test_no_pipe_of_another_user_is_waited_for(accounts, project):
+    accounts.stranger.sh(f"umask 000; mkfifo {project}/instance.json")
+    done = accounts.victim.asa("import", "wfformat", "instance.json", cwd=project, timeout=30)
+    assert done.returncode == 2, done.stderr
+    assert "it is a FIFO of another user" in " ".join(done.stderr.split())
+    given = accounts.victim.sh("echo '{}' | asa import wfformat /dev/stdin", cwd=project)
+    assert "FIFO" not in given.stderr
+
+
 def test_a_file_that_is_written_anew_keeps_its_mode(accounts, project):
     file = accounts.victim.write(project / "page.html", "", mode=0o600)
     accounts.victim.call(_write_page, file)

@@ -155,11 +155,7 @@ def own_output(folder: RunFolder, log: str) -> str:
 
 def read_state(folder: RunFolder) -> tuple[RunState, list[Record]]:
     """Read a run's state."""
-    try:
-        return folder.state()
-    except (AssertionError, AttributeError, LookupError, RuntimeError, ValueError) as error:
-        hint = "It was changed by hand. Look at the queue, and start a new run."
-        raise JournalError("is not consistent", where=str(folder.path), hint=hint) from error
+    return folder.state()
 
 
 def stage_of(state: RunState, name: str) -> str:

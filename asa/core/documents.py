@@ -33,7 +33,11 @@ class TooDeepError(ValueError):
 
 
 def open_file(path: str | Path) -> IO[bytes]:
-    """Open a path that a user named: a file, a pipe or a terminal. Endless devices are refused."""
+    """Open a path that a user named: a file, a pipe or a terminal.
+
+    Endless devices are refused, and a FIFO that another user has made, for which one could wait for ever.
+    """
+    _refuse_fifo(path)
     file = Path(path).open("rb")  # noqa: SIM115 - the caller closes it
     about = os.fstat(file.fileno())
     is_empty = about.st_rdev == Path(os.devnull).stat().st_rdev
@@ -41,6 +45,16 @@ def open_file(path: str | Path) -> IO[bytes]:
         file.close()
         raise OSError(errno.EINVAL, "it is a device, and no file", str(path))
     return file
+
+
+def _refuse_fifo(path: str | Path) -> None:
+    about = Path(path).stat()
+    if (
+        stat.S_ISFIFO(about.st_mode)
+        and about.st_uid not in {os.geteuid(), 0}
+        and Path(os.path.realpath(path)).exists()  # else it is a stream that this process has inherited
+    ):
+        raise OSError(errno.EINVAL, "it is a FIFO of another user", str(path))
 
 
 def read_file(path: str | Path, max_bytes: int = DOCUMENT_BYTES) -> bytes:

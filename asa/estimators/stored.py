@@ -116,7 +116,7 @@ def is_record(row: Row) -> bool:
     try:
         row[3], row[6], row[7] = intern(row[3]), intern(row[6]), intern(row[7])
         row[8], row[10], row[11] = intern(row[8]), intern(row[10]), intern(row[11])
-        return bool(row[1] + row[2] + row[4] + row[5] + row[9] < math.inf)
+        return bool(row[1] + row[2] + row[4] + row[5] + row[9] + sum(row[12] or ()) < math.inf)
     except TypeError:
         return False
 

@@ -104,6 +104,14 @@ def read_text(path: Path, *, keep_mark: bool = False) -> str:
         raise InputError("is not UTF-8 text", where=str(path), hint="Save it as UTF-8.") from error
 
 
+def is_file(path: Path) -> bool:
+    """Whether there is a file; none has a name that is too long."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
 def generous_walltime_s(expected_s: float) -> float:
     """Choose a walltime from a run time: one and a half times that, rounded up to a usual walltime.
 

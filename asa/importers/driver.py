@@ -20,7 +20,7 @@ from asa.requests.variables import with_variables
 from asa.spec.calls import Scripts, run_by, submits_from_python
 from asa.spec.shell import SHELLS, interpreter_of
 
-from .base import ImportNotes, near_or_all, read_text
+from .base import ImportNotes, is_file, near_or_all, read_text
 from .guards import Guards, word_of
 from .statements import (
     SBATCH,
@@ -439,7 +439,7 @@ class _Driver:
     def _found(self, name: str, where: str) -> Path:
         """Find a script as the shell would, in the current folder, or else in the driver's folder."""
         candidates = [Path(name), self._path.parent / name]
-        file = next((candidate for candidate in candidates if candidate.is_file()), None)
+        file = next(filter(is_file, candidates), None)
         if file is None:
             raise InputError(
                 f"submits {name}, which is not there",

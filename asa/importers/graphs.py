@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, field
 
 _ID = r'(?:"(?:[^"\\]|\\.)*"|[\w.]+)'
-_EDGE = re.compile(rf"\s*({_ID})\s*->\s*({_ID})\s*(?:\[.*\])?\s*;?\s*")
-_NODE = re.compile(rf"\s*({_ID})\s*\[(.*)\]\s*;?\s*")
+_EDGE = re.compile(rf"\s*+({_ID})\s*+->\s*+({_ID})\s*+(?:\[.*\])?\s*+;?\s*+")
+_NODE = re.compile(rf"\s*+({_ID})\s*+\[(.*)\]\s*+;?\s*+")
 _ATTRIBUTE = re.compile(r'(?<!\w)(\w++)\s*+=\s*+("(?:[^"\\]|\\.)*"|[^\s,\]]+)')
 _DEFAULTS = {"graph", "node", "edge"}
 

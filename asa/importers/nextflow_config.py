@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from .base import read_text
+from .base import is_file, read_text
 
 CONFIG: Final = "nextflow.config"
 LOG: Final = ".nextflow.log"
 
+_MAX_BLOCKS = 8
 _MAX_INCLUDED = 50
 _TOKEN = re.compile(
     r"(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))|(?P<text>'''.*?'''|\"\"\".*?\"\"\"|'(?:\\.|[^'\\\n])*'|\"(?:\\.|[^\"\\\n])*\")"
@@ -112,7 +113,7 @@ def _take_in(config: Path, cpus: ProcessCpus, read: list[Path]) -> None:
         whole = (*path, *key.split("."))
         if key == "includeConfig" and not path:
             included = config.parent / value
-            if "$" not in value and included.is_file() and included not in read and len(read) < _MAX_INCLUDED:
+            if "$" not in value and is_file(included) and included not in read and len(read) < _MAX_INCLUDED:
                 read.append(included)
                 _take_in(included, cpus, read)
         elif whole[0] == "params" and len(whole) > 1:
@@ -143,6 +144,7 @@ def _settings(text: str) -> Iterator[tuple[tuple[str, ...], str, str]]:
     path: list[str] = []
     parts: list[str] = []  # of the current statement
     depth = 0  # of open braces within it
+    is_set = False  # whether it sets something, so that its braces are of the value
     for token in _TOKEN.finditer(text):
         mark = token["mark"]
         if token["comment"]:
@@ -153,21 +155,24 @@ def _settings(text: str) -> Iterator[tuple[tuple[str, ...], str, str]]:
         elif depth:
             parts.append("}")
             depth -= 1
-        elif mark == "{" and _SET.match("".join(parts).strip() + " x"):
+        elif mark == "{" and (is_set or _SET.match("".join(parts).strip() + " x")):
             parts.append("{")
-            depth = 1
+            depth, is_set = 1, True
         elif mark == "{":
             path.append(_plain("".join(parts)))
             parts.clear()
         else:
             yield from _statement(path, "".join(parts).strip())
             parts.clear()
+            is_set = False
             if mark == "}" and path:
                 path.pop()
     yield from _statement(path, "".join(parts).strip())
 
 
 def _statement(path: list[str], text: str) -> Iterator[tuple[tuple[str, ...], str, str]]:
+    if len(path) > _MAX_BLOCKS:  # it cannot be one that is looked for
+        return
     if match := _INCLUDE.fullmatch(text):
         yield tuple(path), "includeConfig", match[2]
     elif match := _SET.fullmatch(text):

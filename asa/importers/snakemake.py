@@ -36,8 +36,9 @@ _MIB: Final = 1 << 20
 _GPUS: Final = ("gpu", "gpus", "nvidia_gpu")
 _READ: Final = {*_GPUS, "mem", "mem_mb", "mem_mib", "mem_mb_per_cpu", "runtime", "tmpdir"}
 _RULE = re.compile(r"(local)?(?:rule|checkpoint) (\w+):")
-_STATISTIC = re.compile(r"(\w+)\s+(\d+)(?:\s+\d+\s+\d+)?\s*")
-_THREADS = re.compile(r"\s+threads: (\d+)")
+_DIGITS = r"\d{1,12}"  # of an amount: more are none
+_STATISTIC = re.compile(rf"(\w+)\s+({_DIGITS})(?:\s+\d+\s+\d+)?\s*")
+_THREADS = re.compile(rf"\s+threads: ({_DIGITS})")
 _RESOURCES = re.compile(r"\s+resources: (.*)")
 _GIVEN = re.compile(r"^[ \t]*Command: .*\s(?:--cores|-c|-j|--jobs)[ =]?(\d+)", re.MULTILINE)
 _JOINING = re.compile(r"(.*) \((?:pipe|service)\)")
@@ -211,7 +212,7 @@ def _take_in_line(line: str, rule: _Rule, notes: ImportNotes) -> None:
     if threads := _THREADS.fullmatch(line):
         rule.threads = max(rule.threads, int(threads[1]))
     elif resources := _RESOURCES.fullmatch(line):
-        amounts = dict(re.findall(r"(?<!\w)(\w++)=(\d+(?:\.\d+)?)(?=,|\s|$)", resources[1]))
+        amounts = dict(re.findall(rf"(?<!\w)(\w++)=({_DIGITS}(?:\.\d+)?)(?=,|\s|$)", resources[1]))
         rule.memory_mib = max(rule.memory_mib, _mib(amounts.get("mem_mb", 0)))
         rule.memory_mib_per_thread = max(rule.memory_mib_per_thread, _mib(amounts.get("mem_mb_per_cpu", 0)))
         rule.gpus = max(rule.gpus, *(math.ceil(float(amounts.get(name, 0))) for name in _GPUS))
@@ -284,7 +285,7 @@ def _stage(
         per_job = total(max(1, rule.threads) for rule in known)
         if max_cores is not None and not are_joined:
             per_job = min(per_job, max_cores)  # Snakemake, too, lowers a job's threads to the cores that it has
-        jobs = max(rule.jobs for rule in known)
+        jobs = max(1, *(rule.jobs for rule in known))
         at_once = jobs if max_cores is None else max(1, min(jobs, max_cores // per_job))
         width, turns = at_once * per_job, math.ceil(jobs / at_once)
         memory_mib = at_once * total(

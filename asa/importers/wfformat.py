@@ -37,6 +37,7 @@ _NUMBERED = re.compile(r"[_.-]?(?:ID)?(?<!\d)\d++$")
 _REDIRECTION = re.compile(r"\d?>>?|<|\||2>&1")
 _TAKES_TEXT: Final = re.compile(r"(?:ba|k|mk|z|a)sh|(?:python|pypy)[0-9.]*")  # programs that run a text given after -c
 _MIN_RUN_S: Final = 1.0
+_MAX_NUMBER: Final = 2.0**53  # of seconds, cores and bytes: above it, numbers are not told apart
 _SCHEMA_HINT: Final = "The schema of WfFormat wants it so."
 _UNIQUE: Final = "Ids are unique."
 _MIGRATION_HINT: Final = "WfFormat's own tools/wfcommons-migrate-instance.py makes it one of 1.5."
@@ -142,8 +143,9 @@ class _DocumentNode:
     def number(self, key: str, least: float) -> float:
         """Return a number that is not below `least`."""
         number = cast("float", self._get(key, (int, float), "a number"))
-        if isinstance(number, bool) or not least <= number < math.inf:
-            raise InputError(f"is {number}", where=self.at(key), hint=f"A number, {least:g} or more, is wanted.")
+        if isinstance(number, bool) or not least <= number <= _MAX_NUMBER:
+            said = f"is {number!s:.40}"
+            raise InputError(said, where=self.at(key), hint=f"A number from {least:g} to {_MAX_NUMBER:g} is wanted.")
         return number
 
     def child(self, key: str) -> _DocumentNode:

@@ -130,6 +130,7 @@ def _read_by(parse: Callable[[str], float]) -> Callable[[str], bool]:
     return takes
 
 
+_LONG_NUMBER: Final = re.compile(r"\d{100}")  # more than any that sbatch, or Python, reads
 _TAKES: Final[Mapping[str, Callable[[str], object]]] = {
     **{name: partial(re.fullmatch, pattern) for name, pattern in _PATTERNS.items()},
     "acctg-freq": _acctg_freq,
@@ -168,6 +169,8 @@ def takes(name: str, value: str | None) -> bool:
     >>> takes("mail-type", "end,FAIL"), takes("mail-type", "success"), takes("signal", "B:USR1@60")
     (True, False, True)
     """
+    if value is not None and _LONG_NUMBER.search(value):
+        return False
     takes_it = _TAKES.get(name)
     return value is None or takes_it is None or bool(takes_it(value if name in _KEEP_CASE else value.lower()))
 

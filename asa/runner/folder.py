@@ -30,7 +30,7 @@ from asa.errors import InputError, JournalError, LeaseError, OwnerError, near
 from asa.printable import on_one_line
 from asa.records import Record, RunEnded
 from asa.runner.entries import Again, Entry, Intended
-from asa.runner.journal import Journal, read_journal
+from asa.runner.journal import Journal, consistent, read_journal
 from asa.runner.requests import CancelRequest
 from asa.runner.state import Observation, RunState
 from asa.strategies.base import PlannedJob
@@ -565,7 +565,7 @@ class RunFolder:
         Raises
         ------
         JournalError
-            The journal cannot be read, is damaged, or lacks something that the jobs' files show.
+            The journal cannot be read, is damaged, contradicts itself, or lacks something that the jobs' files show.
         """
         # read before the journal, which must know of these
         ended, has_completed = self._completed(), (self.path / _METRICS).exists()
@@ -574,12 +574,12 @@ class RunFolder:
             return self._last_read[1], list(self._last_read[2])
         entries = read_journal(self.path / _JOURNAL, max_bytes=self._max_bytes)[0]
         self._check_known(ended, entries)
-        state = RunState(
-            self.plan.name, self.plan.make_workflow(), self.plan.capabilities, self.plan.id, folder=str(self.path)
-        )
         records: list[Record] = []
-        for entry in entries:
-            records += [news.record if isinstance(news, Observation) else news for news in state.apply(entry)]
+        with consistent(self.path / _JOURNAL):
+            workflow = self.plan.make_workflow()
+            state = RunState(self.plan.name, workflow, self.plan.capabilities, self.plan.id, folder=str(self.path))
+            for entry in entries:
+                records += [news.record if isinstance(news, Observation) else news for news in state.apply(entry)]
         if has_completed and not any(isinstance(r, RunEnded) and r.outcome == "completed" for r in records):
             self._refuse_journal("that the run has completed")
         self._last_read = (journal, ended, has_completed), state, tuple(records)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from asa.core import safe
@@ -111,6 +111,16 @@ def _is_torn(rest: bytes) -> bool:
     line = rest.removesuffix(b"\n")
     is_part = line == rest or b"\0" in line
     return is_part and line[:1] in {b"", b"{", b"\0"} and not _CONTROL.search(line)
+
+
+@contextmanager
+def consistent(path: Path) -> Iterator[None]:
+    """Turn the error of applying entries that contradict each other into a `JournalError`."""
+    try:
+        yield
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, ValueError) as error:
+        hint = "It was changed by hand. Look at the queue, and start a new run."
+        raise JournalError("is not consistent", where=str(path), hint=hint) from error
 
 
 class Journal:

@@ -22,6 +22,7 @@ from asa.runner.active import Active, Run
 from asa.runner.clusters import fetching_s, queue_of
 from asa.runner.entries import Begun, Claimed, Closed, Dropped, Entry, Extended, Retried, Stopped
 from asa.runner.forecasts import KnownForecast, LearnedForecast, NoForecast, PlannedForecast
+from asa.runner.journal import consistent
 from asa.runner.kinds import UnitsOfRun
 from asa.runner.kinds.racers import raced
 from asa.runner.packing import packed
@@ -331,7 +332,8 @@ def _activate(backend: Backend, run: Run, begins_s: float, emit: Callable[[Recor
         forecast = KnownForecast(backend, spec_for, backend.now)
     active = Active(backend, run, state, forecast, begins_s, emit)
     if run.journal is not None and run.journal.entries:
-        _come_back(active, run.journal.entries)
+        with consistent(run.journal.path):
+            _come_back(active, run.journal.entries)
     if (run.again and state.outcome is not None) or (run.retry and state.outcome not in {None, "completed"}):
         _wind_up(active)
         active.commit(Retried(backend.now(), run.again, run.revised, run.walltime_s))

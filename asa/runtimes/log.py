@@ -307,8 +307,9 @@ def _read(path: Path) -> _File:
         return _File((), frozenset(), frozenset(), 1 + len(lines))
     refuse_later_version(header, path, _VERSION)
     runs = [run for line in lines if (run := _run_of(line)) is not None]
-    took, forgotten = frozenset(map(str, header.get("took", ()))), _parts(str(header.get("forgotten", "")))
-    return _File(tuple(runs), took, forgotten, len(lines) - len(runs))
+    took, forgotten = header.get("took"), _parts(str(header.get("forgotten", "")))
+    taken = frozenset(map(str, took)) if isinstance(took, list) else frozenset()
+    return _File(tuple(runs), taken, forgotten, len(lines) - len(runs))
 
 
 def _trace(run_id: str) -> str:

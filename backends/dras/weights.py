@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from asa.core.documents import read_json
+from asa.core.documents import open_file, read_json
 from asa.core.files import in_words, replacing
 from asa.errors import StateError
 
@@ -207,7 +207,7 @@ def read_file(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]
     """Read a file of `write_file`."""
     file = str(path)
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_file(path) as opened, zipfile.ZipFile(opened) as archive:
             sizes = {info.filename: info.file_size for info in archive.infolist() if _is_plain(info)}
             if len(sizes) < len(archive.infolist()) or sizes.get(f"{_HEADER}.npy", _LONGEST_HEADER) >= _LONGEST_HEADER:
                 raise StateError("is no file of an agent", where=file, hint=_DAMAGED)

@@ -17,6 +17,7 @@ from asa.units import parse_duration, parse_memory
 
 from .requests import PARTS, STANDARD_KINDS, Arrangement, RequestKind, ResourceRequest
 
+_MAX_NODES = 1_000_000  # of one kind: the largest machines have a sixth of that
 _GIB = 1 << 30
 _OCULUS = "oculus"
 _MAX_ITEMS = 1 << 50  # upper bound for a resource
@@ -288,8 +289,8 @@ class _SystemReader:
         properties = {key: _text(value) for key, value in table.pop("properties", {}).items()}
         admits = tuple(self.admission(dict(entry)) for entry in table.pop("admits", []))
         priority = _whole(table.pop("priority", 0), "priority")
-        if count < 1:
-            raise ValueError(f"count = {count}")
+        if not 1 <= count <= _MAX_NODES:
+            raise ValueError(f"count = {count!s:.40}, which is not between 1 and {_MAX_NODES:,}")
         _all_read(table, "nodes")
         numbers = range(1, count + 1)
         names = [name] if count == 1 else [f"{name}{number:0{len(str(count))}}" for number in numbers]

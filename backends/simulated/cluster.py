@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -12,6 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from asa.core.documents import read_text
 from asa.errors import InputError
 
 from .table import LATEST_S, NEVER, JobTable
@@ -152,7 +154,7 @@ def read_outages(path: str | Path) -> list[Outage]:
     """
     outages = []
     try:
-        with Path(path).open(newline="", encoding="utf-8-sig") as file:
+        with io.StringIO(read_text(path, "utf-8-sig"), newline="") as file:
             rows = csv.DictReader(file, skipinitialspace=True)
             if not {"begin_s", "end_s", "cores"} <= set(rows.fieldnames or ()):
                 raise InputError(

@@ -15,7 +15,7 @@ from .accounting import TWIN_COMMAND
 from .commands.process import Done
 from .commands.reading import read_configuration, read_nodes, read_partitions
 from .commands.refusals import no_configuration
-from .link import SlurmNode, SlurmPartition
+from .link import LAST_S, SlurmNode, SlurmPartition, whole
 from .survey import age_accrues, default_partition, partition_limits
 
 _CONFIG, _PARTITIONS, _NODES, _EVENTS, _USERS, _JOBS = (
@@ -131,8 +131,7 @@ def _of_overlaps(
 
 
 def _count(printed: str) -> int:
-    text = printed.strip()
-    return int(text) if text.isdecimal() else 0
+    return whole(printed.strip()) or 0
 
 
 def _scheduler(
@@ -142,16 +141,15 @@ def _scheduler(
     given = config.get("SchedulerParameters", "").split(",")
     parameters = dict(part.strip().partition("=")[::2] for part in given if part.strip())
 
-    def whole(name: str, default: int) -> int:
-        text = parameters.get(name, "")
-        return int(text) if text.isdecimal() and int(text) else default
+    def amount(name: str, default: int) -> int:
+        return whole(parameters.get(name, "")) or default
 
     backfills = config.get("SchedulerType", "sched/backfill").endswith("backfill")
     settings = {
-        "interval_s": str(whole("bf_interval", 30)),
-        "depth": str(whole("bf_max_job_test", 500)),
-        "window_s": str(60 * whole("bf_window", 1440)),
-        "resolution_s": str(whole("bf_resolution", 60)),
+        "interval_s": str(amount("bf_interval", 30)),
+        "depth": str(amount("bf_max_job_test", 500)),
+        "window_s": str(60 * amount("bf_window", 1440)),
+        "resolution_s": str(amount("bf_resolution", 60)),
     }
     if not config:
         assumed.append("the configuration was not to be had")
@@ -195,8 +193,7 @@ def _scheduler(
 
 
 def _weight(config: Mapping[str, str], name: str) -> int:
-    text = config.get(name, "0")
-    return min(int(text), _HIGHEST) if text.isdecimal() else 0
+    return min(whole(config.get(name, "0")) or 0, _HIGHEST)
 
 
 def _seconds(text: str) -> float:
@@ -255,10 +252,11 @@ def _merged(spans: Sequence[tuple[float, float, bool]]) -> list[tuple[float, flo
 
 def _moment(text: str) -> float | None:
     if text.isdecimal():
-        return float(text) or None
+        moment_s = whole(text)
+        return float(moment_s) if moment_s and moment_s < LAST_S else None
     try:
         return datetime.fromisoformat(text).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         return None  # such as Unknown, for events that last
 
 

@@ -19,9 +19,12 @@ from asa.keys import JobKeys
 from asa.requests import without_size
 
 _GB = 10**9
+_MAX_DIGITS = 18
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]*[^\d:,()][^:,()]*)?(?::(\d+))?(?=,|$)")
 
 
+LAST_S = 2.0**37
+"""No moment is that late, in seconds since 1970: it is in the year 6325."""
 MEMBERS = "members"
 """Among `SlurmLink.changeable`: whether single elements of arrays can be changed and cancelled while they wait."""
 
@@ -203,7 +206,7 @@ def count_gpus(gres: str) -> int:
     >>> [count_gpus(gres) for gres in ("", "gpu:4", "gpu:a100:2(S:0-1),gpu:v100:1,shard:8", "gpu", "(null)")]
     [0, 4, 3, 1, 0]
     """
-    return sum(int(count or 1) for count in _GPUS.findall(re.sub(r"\([^()]*+\)", "", gres)))
+    return sum(whole(count or "1") or 0 for count in _GPUS.findall(re.sub(r"\([^()]*+\)", "", gres)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +242,17 @@ class SlurmLimits:
     partition: str = ""
     quality: str = ""  # name of the quality of service (QOS) whose limits these are
     qualities: tuple[str, ...] = ()  # qualities that the association may use
+
+
+def whole(text: str) -> int | None:
+    """Parse a whole number; None if it is none, or has more digits than any of Slurm's.
+
+    Examples
+    --------
+    >>> whole("4711"), whole("UNLIMITED"), whole("9" * 5000)
+    (4711, None, None)
+    """
+    return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else None
 
 
 def read_number(text: str, *, waits: bool) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from asa.backend import Capabilities, PartitionLimits
 from asa.errors import InputError
 
-from .link import SlurmNode, SlurmPartition
+from .link import SlurmNode, SlurmPartition, whole
 from .settings import SlurmSettings
 
 USUAL_PLANNED = 20
@@ -58,7 +58,8 @@ def planned_together(config: Mapping[str, str]) -> int | None:
     if not config.get("SchedulerType", "").endswith("backfill"):
         return None
     found = _PLANNED.search(config.get("SchedulerParameters", ""))
-    return int(found[1]) if found else USUAL_PLANNED
+    planned = whole(found[1]) if found else None
+    return USUAL_PLANNED if planned is None else planned
 
 
 def partition_limits(

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Iterable
 
-from ..link import SlurmJob
+from ..link import SlurmJob, whole
 from ..options import checked, left_open
 from ..words import words_of
 from .process import Done
@@ -76,4 +76,5 @@ def as_sbatch(done: Done) -> Done:
     """
     status = _STATUS.search(done.stdout)
     text = _STATUS.sub("", done.stdout).replace("Job submit/allocate failed:", "Batch job submission failed:")
-    return Done(int(status[1]) if status else done.returncode, "", re.sub(r"(?m)^salloc: ", "sbatch: ", text))
+    code = whole(status[1]) if status else None
+    return Done(done.returncode if code is None else code, "", re.sub(r"(?m)^salloc: ", "sbatch: ", text))

@@ -25,6 +25,7 @@ from ..link import (
     SlurmNode,
     SlurmPartition,
     SlurmRecord,
+    whole,
 )
 from ..resizing import MORE_NODES
 from ..together import cleared_up, unclear
@@ -150,7 +151,7 @@ class CommandLink:
         host = settings.get("SlurmctldHost[0]", "")
         return SlurmCluster(
             settings.get("ClusterName", ""),
-            int(next_number) if next_number.isdecimal() else None,
+            whole(next_number),
             f"{host} port {settings.get('SlurmctldPort', '')}" if host else "",
         )
 

@@ -14,7 +14,7 @@ from typing import Final
 from asa.errors import InputError
 from asa.units import parse_duration
 
-from ..link import SlurmLimits, SlurmNode, SlurmPartition, SlurmRecord, count_gpus, read_number
+from ..link import LAST_S, SlurmLimits, SlurmNode, SlurmPartition, SlurmRecord, count_gpus, read_number, whole
 from ..states import ENDED, WAITING, base_of, is_over
 
 ASSOCIATION_LIMITS: Final = (
@@ -34,7 +34,7 @@ _REQUEUED: Final = frozenset({"REQUEUED", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL"}
 _NOTHING: Final = frozenset({"", "(null)", "N/A", "None", "NONE", "Unknown"})
 _UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _PIECE: Final = 1 << 20  # in characters
-_COUNT = re.compile(r"(\d+(?:\.\d+)?)([KMG]?)")
+_COUNT = re.compile(r"(\d{1,18}(?:\.\d+)?)([KMG]?)")
 _NUMBER = re.compile(r"(?<!\d)(\d++)\Z")
 _BEGUN = re.compile(r"\s*\d+(?:@[0-9a-f]*)?")
 _START = re.compile(r"\bto start at (\S+)")
@@ -195,7 +195,7 @@ def _recorded(job_id: str, fields: Mapping[str, str]) -> SlurmRecord | None:
     states = base_of([word], ran=has_run, has_ended=end_s is not None)  # sacct has no end for jobs that run
     state = states[0]
     exit_code, signal = _exit(fields["ExitCode"], state) if has_run and end_s is not None else (None, None)
-    limit = fields["TimelimitRaw"]
+    limit_min = whole(fields["TimelimitRaw"])
     return SlurmRecord(
         job_id=job_id,
         name=fields["JobName"],
@@ -205,7 +205,7 @@ def _recorded(job_id: str, fields: Mapping[str, str]) -> SlurmRecord | None:
         eligible_s=_time_s(fields["Eligible"]),
         start_s=start_s if has_run else None,
         end_s=end_s,
-        limit_s=float(limit) * 60.0 if limit.isdecimal() else None,
+        limit_s=None if limit_min is None else limit_min * 60.0,
         cores=_count(fields["AllocCPUS"]) or _count(fields["ReqCPUS"]) or 1,
         nodes=_count(fields["NNodes"]),
         partition=fields["Partition"],
@@ -241,7 +241,7 @@ def read_start_s(printed: str) -> float | None:
     if (match := _START.search(printed)) is None:
         return None
     if match[1].isdecimal():
-        return float(match[1])
+        return _time_s(match[1])
     with suppress(ValueError, OverflowError):
         return datetime.fromisoformat(match[1]).replace(tzinfo=UTC).timestamp()
     return None
@@ -336,7 +336,8 @@ def _text(text: str) -> str:
 
 
 def _time_s(text: str) -> float | None:
-    return float(text) if text.isdecimal() and text.strip("0") else None
+    moment_s = whole(text)
+    return float(moment_s) if moment_s and moment_s < LAST_S else None
 
 
 def _limit_s(text: str) -> float | None:
@@ -357,10 +358,11 @@ def _exit(text: str, state: str) -> tuple[int | None, int | None]:
 
     Accounting has 0 for a job that reached its walltime, so 0 counts only if the job completed.
     """
-    code, colon, signal = text.partition(":")
-    if not code.isdecimal() or (colon and not signal.isdecimal()):
+    first, colon, second = text.partition(":")
+    code, signal = whole(first), whole(second or "0")
+    if code is None or signal is None or (colon and not second):
         return None, None
-    status, killed_by = (int(code), int(signal)) if colon else (int(code) >> 8 & 0xFF, int(code) & 0x7F)
+    status, killed_by = (code, signal) if colon else (code >> 8 & 0xFF, code & 0x7F)
     if killed_by:
         return None, killed_by
     return (status if status or state == "COMPLETED" else None), None

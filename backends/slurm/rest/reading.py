@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..link import SlurmNode, SlurmPartition, SlurmRecord, count_gpus, read_number
+from ..link import LAST_S, SlurmNode, SlurmPartition, SlurmRecord, count_gpus, read_number
 from ..states import ENDED, WAITING, base_of, is_over
 
 _MIB = 1024**2
@@ -232,7 +232,7 @@ def _first(entry: Mapping[str, Any], *paths: tuple[str, ...]) -> Any:
 def _time(value: Any) -> float | None:
     """Read a time; 0 and Slurm's marks for never count as none, even if they are marked as set."""
     amount = number(value)
-    return amount if amount is not None and math.isfinite(amount) and amount > 0 and amount not in _NOT_SET else None
+    return amount if amount is not None and 0 < amount < LAST_S and amount not in _NOT_SET else None
 
 
 def _minutes(value: Any) -> float | None:

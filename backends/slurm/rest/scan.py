@@ -209,5 +209,7 @@ def _decode(body: bytes, start: int, position: int) -> tuple[dict[str, Any], int
                 return None
             window *= 8
             continue
+        except ValueError:  # a number of too many digits
+            return None
         length = len(text[:length].encode()) if len(text) != len(chunk) else length
         return (value, start + length) if start + length > position and isinstance(value, dict) else None
