@@ -4,8 +4,8 @@
     python tools/toil_pairs.py [--pairs N] [--seed N] [--seconds S]
 
 The workflow is `tests/toil/flows/words.cwl`: four levels of one, two, one and one job, each for some seconds, of one
-core to four. Others' jobs arrive as in `tools/snakemake_pairs.py`; both runs of a pair meet the same. Both look once
-a second at the states of their jobs. Each call of a command of Slurm is counted.
+core to four. Others' jobs arrive as in `tools/snakemake_pairs.py`; both runs of a pair meet the same. Each looks at the
+states of its jobs as often as it does by itself: Toil once a second. Each call of a command of Slurm is counted.
 
 It needs root, Slurm with its accounting (as tests/slurm), and Toil as `tests/toil/install.sh` installs it.
 """
@@ -34,7 +34,7 @@ from toil_flows import put
 from asa.runtimes import RunTimes
 
 COMMANDS = ("sbatch", "squeue", "sacct", "scancel", "scontrol", "sinfo")
-OPTIONS = ("--asaBackend", "slurm-cli", "--asaOption", "poll=1s", "--asaOption", "max_poll=1s", "--asaHistory", "200")
+OPTIONS = ("--asaBackend", "slurm-cli", "--asaHistory", "200")
 
 
 def counted(cluster: Testbed, folder: Path) -> Path:

@@ -42,8 +42,7 @@ see_nodes() {
 # Waits until the job has some number of nodes. The controller is asked less often the longer that takes.
 more() {
   wanted=$1
-  # shellcheck disable=SC2086 # words
-  set -- $pauses 10 20 30
+  set -- 1 2 3 4 5 10 20 30
   since=`date +%s`
   while [ "${SLURM_JOB_NUM_NODES:-1}" -lt "$wanted" ]; do
     [ "$signals" -eq 0 ] && [ -z "$ending" ] || finish 143

@@ -116,7 +116,7 @@ await() {
         say "what it waits for did not come within $max_idle seconds: it gives its cores back"
         finish 89 gave-back
       fi
-      sleep "$1" &
+      sleep "$1" 2>/dev/null & # some take no fractions
       child=$!
       wait "$child" || :
       child=

@@ -44,6 +44,9 @@ WITHDRAWN = "withdrawn"
 ENTRY = "ASA_ENTRY_"  # the same in asa/job/script-claim.sh
 """With a number from 1, a variable with the name and the value of another variable, for the payload alone."""
 
+PAUSES_S = (0.1, 0.2, 0.3, 0.5, 1, 2, 3, 4, 5)
+"""Seconds between checks for what a job waits for; often what is awaited comes within the first, as with hosts."""
+
 _LONGEST_ARGUMENT_BYTES = 120_000  # Linux accepts at most 128 KiB
 _AWAITS = "awaits="
 _STEPS = "steps="
@@ -191,9 +194,7 @@ def _is_token(text: str) -> bool:
     return text.isascii() and text.replace("-", "").isalnum()
 
 
-def batch_script(
-    payload: Payload, variable: str, pauses_s: Sequence[float] = (1, 2, 3, 4, 5), *, calls: str = ""
-) -> str:
+def batch_script(payload: Payload, variable: str, pauses_s: Sequence[float] = PAUSES_S, *, calls: str = "") -> str:
     """Return the batch script of a payload; see `batch_parts`.
 
     Examples
@@ -206,7 +207,7 @@ def batch_script(
 
 
 def batch_parts(
-    payload: Payload, variable: str, pauses_s: Sequence[float] = (1, 2, 3, 4, 5), *, calls: str = "", also: str = ""
+    payload: Payload, variable: str, pauses_s: Sequence[float] = PAUSES_S, *, calls: str = "", also: str = ""
 ) -> tuple[str, str, str]:
     """Return the parts of a payload's batch script, for any POSIX shell and any text of a command.
 
@@ -216,8 +217,8 @@ def batch_parts(
     may set `kept` to the cores that the job has after it gave some back, or got more, and `seen` to arguments of `env`
     for later steps.
     `also`: a file of `asa.job` to read as soon as the run's folder is reached.
-    `pauses_s`: seconds between checks for awaited completion markers; the last value is repeated. Fractions require a
-    `sleep` that accepts them.
+    `pauses_s`: seconds between checks for awaited completion markers; the last value is repeated. Those that a
+    node's `sleep` does not accept take no time.
     """
     home = payload.posts.parent
     values: dict[str, object] = {
