@@ -59,10 +59,10 @@ class Expectations:
                 found.setdefault(kind, []).append(run)
         self._times |= {kind: sorted(runs, key=lambda run: run.at_s) for kind, runs in found.items()}
 
-    def of(self, kind: str, cores: int, walltime_s: float | None, max_s: float | None) -> tuple[float, float, bool]:
+    def of(self, kind: str, cores: int, walltime_s: float | None, max_s: float) -> tuple[float, float, bool]:
         """Return the walltime to ask for, the expected run time, and whether both are a mere default.
 
-        `walltime_s`: the host's walltime; None if it gives none. `max_s`: the partition's upper bound; None for none.
+        `walltime_s`: the host's walltime; None if it gives none. `max_s`: the partition's upper bound, or infinity.
         """
         forecast, is_default = self._forecast(kind, cores), False
         if walltime_s is None:
@@ -74,8 +74,7 @@ class Expectations:
                 advice = advise(kind, 1.0, forecast)
                 asked_s = max(advice.suggested_s, _SAFETY * forecast.longest_s, _MIN_WALLTIME_S)
                 walltime_s = round_walltime(asked_s)
-            if max_s is not None:
-                walltime_s = min(walltime_s, max_s)
+            walltime_s = min(walltime_s, max_s)
         if forecast is None:
             return walltime_s, walltime_s, is_default
         p50_s = min(max(forecast.p50_s, _SURELY), walltime_s)

@@ -22,6 +22,7 @@ class HostJob:
     job: Any  # the host's own object
     before: tuple[Hashable, ...]  # keys of the jobs that it follows and that have not ended
     detail: str = ""  # what tells people this job from others of its kind
+    label: str = ""  # what people are told of it
     parts: Mapping[str, str] = field(
         default_factory=dict
     )  # texts that its command will run, alike for its kind, by name

@@ -21,11 +21,19 @@ class GivenOptions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HostOption:
-    """An option: its text for users, what its value is called, and its default."""
+    """An option: its text for users, what its value is called, its default, and whether it may have several values."""
 
     help: str
     metavar: str
     default: Any = None
+    is_list: bool = False
+
+    def for_argparse(self) -> dict[str, Any]:
+        """Return the option as `ArgumentParser.add_argument` takes it."""
+        told = {"default": self.default, "metavar": self.metavar, "help": self.help}
+        if not self.is_list:
+            return told | {"type": type(self.default or "")}
+        return told | {"action": "append", "help": f"{self.help} May be given several times, with one each."}
 
 
 OPTIONS = {
@@ -39,7 +47,9 @@ OPTIONS = {
     ),
     "site": HostOption("Name or path of a site file, as `asa doctor --save NAME` writes it.", "SITE"),
     "option": HostOption(
-        "Options of the batch system, as in `asa run --option`: account=project partition=batch", "KEY=VALUE"
+        "Options of the batch system, as in `asa run --option`: account=project partition=batch",
+        "KEY=VALUE",
+        is_list=True,
     ),
     "estimator": HostOption("Who predicts waits in the queue; `asa list` shows all.", "NAME", "auto"),
     "bank": HostOption(

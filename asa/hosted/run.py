@@ -20,12 +20,13 @@ from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import quote
 
-from asa.backend import Backend, Capabilities, JobSpec, JobStatus, Previewing, Troubleshooting
+from asa.backend import Backend, Capabilities, JobSpec, Previewing, Troubleshooting
 from asa.core import temporary
 from asa.core.files import in_words, open_file, put
 from asa.errors import AsaError, InputError, JournalError, RunError, SubmitRejectedError
 from asa.estimators import readiness
 from asa.estimators.choice import NOT_COMPILED
+from asa.hosted.ending import Ending
 from asa.hosted.outputs import Outputs
 from asa.runner.begin import Chosen, check_bank, check_text, choose_estimator
 from asa.runner.driver import drive
@@ -42,7 +43,7 @@ from asa.workflow import Stage, Workflow
 _COMMANDS = "handed"
 _PARTS = "parts"
 _ENDED = "host-ended"
-_SLICE_S = 0.5
+_SLICE_S = 0.2
 _WISHES_S = 2.0  # seconds between two looks for requests of other processes
 _OF_ITS_TIME = 0.05  # share of the time that may be spent looking for stages that have ended
 _LAST_LINES_BYTES = 1 << 16
@@ -68,37 +69,6 @@ class Settings:
     history: int = 2000
     max_jobs: int | None = None
     seed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """The end of a stage that was handed over.
-
-    `stage`: its name.
-    `completed`: whether it completed.
-    `reason`: why it failed.
-    `job_id`: of the job that ran it; empty if there was none.
-    `log`: the file with that job's errors, if there is one.
-    `may_come_again`: whether it failed and may be handed over again.
-    `end`: how that job ended, or its own step in it; None if there was none, or that is not known.
-    `walltime_s`: what that job asked for.
-    """
-
-    stage: str
-    completed: bool
-    reason: str = ""
-    job_id: str = ""
-    log: Path | None = None
-    may_come_again: bool = False
-    end: JobStatus | None = None
-    walltime_s: float = 0.0
-
-    @property
-    def ran_s(self) -> float | None:
-        """How long its job ran; None if not known."""
-        if self.end is None or self.end.end_s is None or self.end.start_s is None:
-            return None
-        return max(self.end.end_s - (self.end.payload_start_s or self.end.start_s), 0.001)
 
 
 @dataclass(slots=True)
@@ -677,7 +647,6 @@ def last_words(log: Path | None) -> str:
 
 __all__ = [
     "AsaError",
-    "Ending",
     "HostedRun",
     "Settings",
     "begin",

@@ -6,23 +6,25 @@ run begins with the first ready job; jobs that are new, changed or no longer wan
 
 from __future__ import annotations
 
+import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from asa.backend import Capabilities
 from asa.core.patterns import pattern
-from asa.errors import RunError
+from asa.errors import AsaError, RunError
+from asa.hosted.asking import HostRequest
+from asa.hosted.ending import Ending, EndKind
 from asa.hosted.expected import Expectations
 from asa.hosted.gained import gained
 from asa.hosted.graph import Graph, HostJob
 from asa.hosted.options import GivenOptions
 from asa.hosted.printed import printed
 from asa.hosted.run import (
-    Ending,
     HostedRun,
     Settings,
     begin,
@@ -62,20 +64,29 @@ class HostTerms:
     remedy: str
 
 
-class AsksFor(Protocol):
+class AsksFor(ABC):
     """A host's own reading of what its jobs ask for."""
 
-    def stage(self, node: HostJob, name: str, command: str, *, after: tuple[str, ...], expected: Expectations) -> Stage:
-        """Return the stage of a job."""
-        ...
+    @abstractmethod
+    def request(self, node: HostJob, site: Capabilities) -> HostRequest:
+        """Return what a job asks for."""
 
     def measured(self) -> _Measured:
-        """Return the host's own measurements of run times."""
-        ...
+        """Return the host's own measurements of run times; by default it keeps none."""
+        return ()
 
     def news(self) -> str:
         """Return a text for the user on what is read otherwise than written; empty if there is nothing new."""
-        ...
+        return ""
+
+
+@contextmanager
+def errors_as(kind: type[Exception]) -> Iterator[None]:
+    """Turn errors of asa into those that the host's commands show as their own."""
+    try:
+        yield
+    except AsaError as error:
+        raise kind(f"asa: {error}") from error
 
 
 @dataclass(slots=True)
@@ -89,7 +100,7 @@ class HostSession:
     `workflow`: its name, under which run times are learned.
     `max_jobs`: upper bound of the jobs that are handed over at a time; None for none.
     `say`, `warn`: called with a text for the user.
-    `on_news`: see `HostedRun`.
+    `on_job`: called with a stage that was handed over and the job that runs it.
     """
 
     terms: HostTerms
@@ -100,9 +111,14 @@ class HostSession:
     max_jobs: int | None
     say: Callable[[str], None]
     warn: Callable[[str], None]
-    on_news: Callable[[], None] = lambda: None
+    on_job: Callable[[str, str], object] = lambda _stage, _job_id: None
+    # set when a stage has ended, or the run cannot go on; whoever has looked clears it
+    news: threading.Event = field(default_factory=threading.Event, init=False)
     run: HostedRun | None = field(default=None, init=False)  # once a job is ready
     _graph: Graph = field(default_factory=Graph, init=False)
+    _labels: dict[str, str] = field(default_factory=dict, init=False)  # of stages that were handed over
+    # by stage that ran out of time: what its next try gets if the host gives no time
+    _longer_s: dict[str, float] = field(default_factory=dict, init=False)
     _told: dict[str, str] = field(default_factory=dict, init=False)  # by stage: the job that the user was told runs it
     # by kind of job: what its command will run; and the kinds of which that is in the run's folder
     _parts: dict[str, Mapping[str, str]] = field(default_factory=dict, init=False)
@@ -180,7 +196,7 @@ class HostSession:
         if words := folder.not_shared():
             self.warn(printable(f"asa: {words}"))
         self._keep_parts(folder.path)
-        run = HostedRun(folder, self._opened, self.on_news)
+        run = HostedRun(folder, self._opened, self.news.set)
         run.start()
         self.run = run
         plan, site = folder.plan, folder.plan.capabilities.system
@@ -202,7 +218,9 @@ class HostSession:
 
     def _stage(self, name: str, node: HostJob, after: tuple[str, ...], folder: Path) -> Stage:
         command = command_of(folder, name, [*self._parts.setdefault(node.kind, node.parts)])
-        return self._asks.stage(node, name, command, after=after, expected=self._expected)
+        asked = self._asks.request(node, self.site)
+        longer_s = self._longer_s.get(name)
+        return asked.stage(node, name, command, after=after, expected=self._expected, longer_s=longer_s)
 
     def _keep_parts(self, folder: Path) -> None:
         for kind in self._parts.keys() - self._kept:
@@ -235,18 +253,39 @@ class HostSession:
             self.say(printable(f"asa: {news}"))
         is_other = self._graph.note(asked)
         self._graph.handed_over(name)
+        self._labels[name] = node.label
         text = f"#!/bin/sh\n# Stage {name} of asa's run.\n{command}\n"
         self.run.claim(name, text, asked=asked if is_other else None, may_come_again=may_come_again)
         return name
 
+    def hear(self) -> list[Ending]:
+        """Return the stages that have ended since the last call; see `HostedRun.endings`.
+
+        The user is told which job runs each stage, and whether the batch system answers.
+        """
+        if self.run is None:
+            return []
+        ended = self.run.endings()
+        jobs = {name: self.run.job_of(name) for name in list(self._labels)} | {one.stage: one.job_id for one in ended}
+        for name, job_id in jobs.items():
+            if job_id and self._told.get(name) != job_id:
+                self._told[name] = job_id
+                self.say(printable(f"asa: {self._labels[name]}: job {job_id}; its output: {self._logs(name)}"))
+                self.on_job(name, job_id)
+        self._tell_outage()
+        return ended
+
+    def running(self) -> dict[str, float]:
+        """Return the stages that run, and for how many seconds each has run; see `HostedRun.running`."""
+        return self.run.running() if self.run is not None else {}
+
     def ended(self, ending: Ending) -> None:
         """Note that the host was told of the end of a stage."""
+        self._labels.pop(ending.stage, None)
+        if ending.how is EndKind.OUT_OF_TIME:
+            self._longer_s[ending.stage] = 2 * ending.walltime_s
         if not ending.may_come_again:
             self._graph.ended(ending.stage)
-
-    def endings(self) -> list[Ending]:
-        """Return the stages that have ended since the last call; see `HostedRun.endings`."""
-        return self.run.endings() if self.run is not None else []
 
     def withdraw(self, stages: Iterable[str]) -> list[Ending]:
         """Cancel the jobs of stages that were handed over, and wait until they are gone; return all ends until then.
@@ -257,7 +296,7 @@ class HostSession:
         if self.run is not None and left:
             self.run.withdraw(left, f"{self.terms.name} has killed it")
         while left:
-            ended += self.endings()
+            ended += self.hear()
             left -= {ending.stage for ending in ended}
             if time.monotonic() > end_s:
                 names = ", ".join(sorted(left))
@@ -265,20 +304,7 @@ class HostSession:
             time.sleep(_LOOK_S if left else 0.0)
         return ended
 
-    def tell_job(self, stage: str, label: str, ending: Ending | None = None) -> str:
-        """Say once which job runs a stage, with the command that shows its output; again if it is another job.
-
-        Returns: that job, if it was not said before.
-        """
-        assert self.run is not None
-        job_id = ending.job_id if ending is not None else self.run.job_of(stage)
-        if not job_id or self._told.get(stage) == job_id:
-            return ""
-        self._told[stage] = job_id
-        self.say(printable(f"asa: {label}: job {job_id}; its output: {self.logs(stage)}"))
-        return job_id
-
-    def tell_outage(self) -> None:
+    def _tell_outage(self) -> None:
         """Say once that the batch system does not answer, and once that it answers again."""
         outage = self.run.outage if self.run is not None else ""
         if outage and not self._outage:
@@ -287,12 +313,12 @@ class HostSession:
             self.say("asa: the batch system answers again")
         self._outage = outage
 
-    def logs(self, stage: str) -> str:
+    def _logs(self, stage: str) -> str:
         """Return the command that shows what a stage printed."""
         return f"asa logs {stage}" + (f" --run {self.run.folder.path}" if self.run is not None else "")
 
-    def failure(self, ending: Ending, label: str) -> str:
-        """Return how a job failed, with the last that its command printed."""
+    def failure(self, ending: Ending) -> str:
+        """Return how a job failed, with the last that its command printed; before `ended` is called."""
         where = f"job {ending.job_id}" if ending.job_id else "its job"
         reason = (ending.reason or "failed").removeprefix(f"stage {ending.stage!r} ").removeprefix("ended as ")
         log = last_words(ending.log)
@@ -300,9 +326,9 @@ class HostSession:
         end = ""
         if found is not None and found.end:  # the exit code is that of the host in the job
             reason, end = _EXIT_CODE.sub("", reason), f" Its command ended with {found.end}."
-        text = f"asa: {label}: {where}: {reason.rstrip('.')}.{end}\n"
+        text = f"asa: {self._labels[ending.stage]}: {where}: {reason.rstrip('.')}.{end}\n"
         if found is not None and not found.own:
-            text += f"Its command printed no errors. All of its output: {self.logs(ending.stage)}\n"
+            text += f"Its command printed no errors. All of its output: {self._logs(ending.stage)}\n"
         elif words := log if found is None else found.own:
             text += f"The last of {ending.log}:\n" + "\n".join(words.splitlines()[-_LAST_LINES:]) + "\n"
         return printable(text)

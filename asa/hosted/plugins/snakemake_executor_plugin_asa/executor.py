@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,15 +14,15 @@ from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 
-from asa.errors import AsaError
+from asa.hosted.asking import upper_bound
+from asa.hosted.ending import Ending
 from asa.hosted.graph import HostJob
-from asa.hosted.run import Ending
-from asa.hosted.session import HostSession, HostTerms
+from asa.hosted.session import HostSession, HostTerms, errors_as
 from asa.hosted.settings import runs_folder
 from asa.sites import OpenedSite
 
 from .options import given_options
-from .reading import USUAL_RUNS, JobsAsk, Reader, kind_of_job, label_of, max_jobs, name_of_run
+from .reading import USUAL_RUNS, JobsAsk, Reader, kind_of_job, label_of, name_of_run
 from .requests import RequestReader
 
 _HOST = "Snakemake"
@@ -40,29 +39,26 @@ _TERMS = HostTerms(
 class Executor(RemoteExecutor):
     """Runs Snakemake's jobs in allocations that asa requests ahead of time."""
 
-    # The parent's thread may read these before `__post_init__` has returned.
+    # The parent's thread may read it before `__post_init__` has returned.
     _session: HostSession | None = None
-    _news: threading.Event | None = None
 
     def __post_init__(self) -> None:
         """End the jobs that an earlier Snakemake has left. A run begins only once a job is ready."""
         settings = cast("Any", self.executor_settings)
-        self._news = threading.Event()
         self._reader = Reader(self.dag)
         self._endings: dict[str, Ending] = {}
         self._n_checkpoints = -1
         self._cores_of_job = 0
-        with _as_workflow_error():
+        with errors_as(WorkflowError):
             self._session = HostSession(
                 terms=_TERMS,
                 given=settings,
                 asks=self._asks,
                 runs=runs_folder(Path(settings.runs), USUAL_RUNS),
                 workflow=name_of_run(Path(str(self.workflow.main_snakefile))),
-                max_jobs=max_jobs(self.workflow),
+                max_jobs=upper_bound(self.workflow.resource_settings.nodes),
                 say=self.logger.info,
                 warn=self.logger.warning,
-                on_news=self._news.set,
             )
 
     def _asks(self, opened: OpenedSite) -> JobsAsk:
@@ -74,7 +70,7 @@ class Executor(RemoteExecutor):
     def run_jobs(self, jobs: list[JobExecutorInterface]) -> None:
         """Pass the new part of the graph to asa, then hand over the jobs that are ready."""
         assert self._session is not None
-        with _as_workflow_error():
+        with errors_as(WorkflowError):
             self._read_graph(jobs)
         with self._session.at_once():
             super().run_jobs(jobs)
@@ -82,36 +78,31 @@ class Executor(RemoteExecutor):
     def run_job(self, job: JobExecutorInterface) -> None:
         """Hand over one job's command."""
         assert self._session is not None
-        node = HostJob(self._reader.key(job), kind_of_job(job), job, ())
-        with _as_workflow_error():
+        node = HostJob(self._reader.key(job), kind_of_job(job), job, (), label=label_of(job))
+        with errors_as(WorkflowError):
             # Snakemake's own rule for a failed job
             may_come_again = bool(cast("Any", job).restart_times > job.attempt - 1)
             command = f"# {_HOST}'s job {job.jobid}.\n{self._command(job)}"
             name = self._session.hand_over(node, command, may_come_again=may_come_again)
-        self.report_job_submission(
-            SubmittedJobInfo(job, external_jobid=name, aux={"stage": name, "label": label_of(job)})
-        )
+        self.report_job_submission(SubmittedJobInfo(job, external_jobid=name, aux={"stage": name}))
 
     async def check_active_jobs(self, active_jobs: list[SubmittedJobInfo]) -> AsyncGenerator[SubmittedJobInfo, None]:
         """Report jobs that have ended to Snakemake; yield the others."""
         trouble = self._hear()
-        if self._session is not None:
-            self._session.tell_outage()
         for info in active_jobs:
             assert self._session is not None
-            name, label = (info.aux or {})["stage"], (info.aux or {})["label"]
+            name = (info.aux or {})["stage"]
             if trouble and name not in self._endings:
                 raise WorkflowError(trouble)
             ending = self._endings.pop(name, None)
-            self._session.tell_job(name, label, ending)
             if ending is None:
                 yield info
                 continue
+            message = "" if ending.completed else self._session.failure(ending)
             self._session.ended(ending)
             if ending.completed:
                 self.report_job_success(info)
             else:
-                message = self._session.failure(ending, label)
                 if info.job.is_group():  # of which Snakemake does not print the message
                     self.logger.error(message)
                 self.report_job_error(info, msg=message)
@@ -135,8 +126,8 @@ class Executor(RemoteExecutor):
         end_s = time.monotonic() + max(float(self.next_seconds_between_status_checks), _LOOK_S)
         while time.monotonic() < end_s and self.wait and not self._has_news():  # noqa: ASYNC110 - of a thread
             await asyncio.sleep(_LOOK_S)
-        if self._news is not None:
-            self._news.clear()
+        if self._session is not None:
+            self._session.news.clear()
 
     @property
     def cores(self) -> Any:
@@ -144,14 +135,14 @@ class Executor(RemoteExecutor):
         return self._cores_of_job or super().cores
 
     def _has_news(self) -> bool:
-        return self._news is not None and self._news.is_set()
+        return self._session is not None and self._session.news.is_set()
 
     def _hear(self) -> str:
         """Fetch the stages that have ended; return why the run cannot continue, or an empty text."""
         if self._session is None:
             return ""
         try:
-            self._endings |= {ending.stage: ending for ending in self._session.endings()}
+            self._endings |= {ending.stage: ending for ending in self._session.hear()}
         except Exception as error:  # noqa: BLE001 - any error that ended asa's thread
             return f"asa cannot go on: {error}\nWhat was submitted goes on; run {_HOST} again to end it and begin anew."
         return ""
@@ -176,12 +167,3 @@ class Executor(RemoteExecutor):
             return
         self._n_checkpoints = n_checkpoints
         self._session.read(self._reader.nodes())
-
-
-@contextmanager
-def _as_workflow_error() -> Iterator[None]:
-    """Turn errors of asa into errors that Snakemake shows as its own."""
-    try:
-        yield
-    except AsaError as error:
-        raise WorkflowError(f"asa: {error}") from error

@@ -8,21 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from asa.backend import Capabilities
 from asa.core.files import read_text
 from asa.errors import AsaError
-from asa.hosted.expected import Expectations
+from asa.hosted.asking import HostRequest
 from asa.hosted.graph import HostJob
+from asa.hosted.session import AsksFor
 from asa.hosted.settings import run_name
-from asa.requests import come_to
-from asa.workflow import Stage
 
 from .requests import RequestReader
 from .resources import JobResources
 
 USUAL_RUNS = Path(".snakemake/asa")
 """Default folder of the runs."""
-
-_UNLIMITED = 1 << 31
 
 
 def key_of(job: Any) -> Hashable:
@@ -100,7 +98,7 @@ class Reader:
                 continue
             seen.add(key)
             before = tuple(self._before(unit, wanted))
-            yield HostJob(key, kind_of_job(unit), unit, before, detail_of(unit), parts_of(unit))
+            yield HostJob(key, kind_of_job(unit), unit, before, detail_of(unit), label_of(unit), parts_of(unit))
 
     def key(self, unit: Any) -> Hashable:
         """Return the key of a job or of a group."""
@@ -130,37 +128,6 @@ class Reader:
                 yield key
 
 
-def stage_of(
-    node: HostJob, name: str, command: str, *, after: tuple[str, ...], expected: Expectations, requests: RequestReader
-) -> Stage:
-    """Return the stage of a job, with its resources. Those that the job does not state get default values."""
-    resources = JobResources.of_job(node.job, node.kind)
-    site = expected.site
-    asked = requests.of(resources, site)
-    limits = site.partitions.get(asked.partition or site.partition)
-    runtime_min = resources.number("runtime")
-    walltime_s, run_s, is_default = expected.of(
-        node.kind,
-        come_to(asked.size, asked.options).cores,
-        None if not runtime_min else runtime_min * 60.0,
-        None if limits is None else limits.max_walltime_s,
-    )
-    return Stage(
-        name,
-        walltime_s=walltime_s,
-        expected_run_s=run_s,
-        assumes_walltime=is_default,
-        after=after,
-        command=command,
-        partition=asked.partition,
-        account=asked.account,
-        reservation=asked.reservation,
-        request=asked.size,
-        options=asked.options,
-        comment=label_of(node.job),
-    )
-
-
 def benchmarks(dag: Any) -> Iterator[tuple[str, int, float, float]]:
     """Yield rule, threads, seconds and moment of Snakemake's benchmarks of the jobs of its graph."""
     for job in dag.jobs:
@@ -176,22 +143,16 @@ def benchmarks(dag: Any) -> Iterator[tuple[str, int, float, float]]:
             continue
 
 
-def max_jobs(workflow: Any) -> int | None:
-    """Return the upper bound of the jobs that Snakemake hands over at a time (``--jobs``); None for none."""
-    nodes = workflow.resource_settings.nodes
-    return int(nodes) if isinstance(nodes, int) and 0 < nodes < _UNLIMITED else None
-
-
 @dataclass(frozen=True, slots=True)
-class JobsAsk:
+class JobsAsk(AsksFor):
     """What the jobs of a workflow ask for."""
 
     dag: Any
     requests: RequestReader
 
-    def stage(self, node: HostJob, name: str, command: str, *, after: tuple[str, ...], expected: Expectations) -> Stage:
-        """Return the stage of a job."""
-        return stage_of(node, name, command, after=after, expected=expected, requests=self.requests)
+    def request(self, node: HostJob, site: Capabilities) -> HostRequest:
+        """Return what a job asks for by its resources."""
+        return self.requests.of(JobResources.of_job(node.job, node.kind), site)
 
     def measured(self) -> Iterator[tuple[str, int, float, float]]:
         """Yield Snakemake's benchmarks."""

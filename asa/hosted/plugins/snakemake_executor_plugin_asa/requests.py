@@ -9,13 +9,13 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from asa.backend import Capabilities
 from asa.errors import InputError
-from asa.requests import SIZES
+from asa.hosted.asking import HostRequest
 from asa.requests.directives import Directive, by_name, take_options
 
 from .options import LOGS, NAMES, OPTIONS, argument_of
@@ -38,17 +38,6 @@ _NOT_HERE: Final = (
     "slurm_partition", "slurm_account", "slurm_extra", "constraint", "qos", "reservation", *_CLUSTERS, "mem_mb",
     "mem_mb_per_cpu", "tasks_per_node", "tasks_per_gpu", "gpu", "gpus", "gpu_model", "gres", "cpus_per_gpu",
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class SbatchRequest:
-    """What a job asks for: its size and other options as options of sbatch, and where it is sent."""
-
-    size: tuple[str, ...]
-    partition: str = ""
-    account: str = ""
-    reservation: str = ""
-    options: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -86,11 +75,12 @@ class RequestReader:
         self._said |= self._notes.keys()
         return "".join(f"{note.format(', '.join(names))}\n" for note, names in by_note.items())
 
-    def of(self, resources: JobResources, site: Capabilities) -> SbatchRequest:
+    def of(self, resources: JobResources, site: Capabilities) -> HostRequest:
         """Return what a job with these resources asks for at a site."""
+        walltime_s = (resources.number("runtime") or 0.0) * 60.0 or None
         if self.is_local:
             self._notes |= dict.fromkeys(filter(resources.has, _NOT_HERE), _HERE)
-            return SbatchRequest(tuple(_on_this_computer(resources, site.max_cores)))
+            return HostRequest(tuple(_on_this_computer(resources, site.max_cores)), walltime_s=walltime_s)
         account = re.split(r"[,\s]+", resources.text("slurm_account").strip(", "))[0]
         if resources.count("tasks_per_node") and not resources.text("mpi"):
             self._notes["tasks_per_node"] = "In place of {}: a rule without `mpi` has one task, or as many as `tasks`."
@@ -100,12 +90,14 @@ class RequestReader:
             del given[name]
             self._notes[f"--{name} in slurm_extra"] = f"In place of {{}}: {_OF_ASA[name]}."
         partition, own = self._partition(resources), "" if self.given.get("no_account") else account
-        return SbatchRequest(
-            tuple(str(option) for name, option in given.items() if name in SIZES),
-            _on_cluster(resources, site, _last(given.pop("partition", None), partition)),
-            _last(given.pop("account", None), own),
-            str(self.given.get("reservation") or resources.text("reservation")),
-            tuple(str(option) for name, option in given.items() if name not in SIZES),
+        partition = _on_cluster(resources, site, _last(given.pop("partition", None), partition))
+        account = _last(given.pop("account", None), own)
+        return replace(
+            HostRequest.of(given.values()),
+            partition=partition,
+            account=account,
+            reservation=str(self.given.get("reservation") or resources.text("reservation")),
+            walltime_s=walltime_s,
         )
 
     def _partition(self, resources: JobResources) -> str:

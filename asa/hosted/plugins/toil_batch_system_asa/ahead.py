@@ -42,16 +42,12 @@ class Chain:
         """The names of its jobs, in parts; those of jobs on the leader, which take no time, are left out."""
         return (_parts_of(job) for job in self.jobs if not job.local or job is self.jobs[0])
 
-    @property
-    def label(self) -> str:
-        """What tells people the chain from others."""
-        return "-".join(".".join(parts) for parts in self.names)
-
     def node(self, waits: Iterable[str] = ()) -> HostJob:
         """Return the job that asa knows; similar ones are those whose names differ in numbers alone."""
         kind = "-".join("_".join(part for part in parts if not part.isdecimal()) or "step" for parts in self.names)
         detail = "-".join(part for part in _parts_of(self.jobs[0]) if part.isdecimal())
-        return HostJob(str(self.jobs[0].jobStoreID), kind, self, tuple(waits), detail)
+        label = "-".join(".".join(parts) for parts in self.names)
+        return HostJob(str(self.jobs[0].jobStoreID), kind, self, tuple(waits), detail, label)
 
 
 @dataclass(slots=True)

@@ -7,11 +7,8 @@ import logging
 import shlex
 import shutil
 import sys
-import threading
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,16 +25,13 @@ from toil.batchSystems.slurm import SlurmBatchSystem
 from toil.bus import ExternalBatchIdMessage
 from toil.common import InconsistentConfigurationError
 
-from asa.backend import JobState
-from asa.errors import AsaError
+from asa.hosted.asking import upper_bound
+from asa.hosted.ending import Ending, EndKind
 from asa.hosted.options import OPTIONS
-from asa.hosted.run import Ending
-from asa.hosted.session import HostSession, HostTerms
-from asa.outcome import JobOutcome, outcome_of
-from asa.sites import OpenedSite
+from asa.hosted.session import HostSession, HostTerms, errors_as
 
 from .ahead import Ahead
-from .reading import ToilRequests, max_jobs, name_of_run, runs_of
+from .reading import ToilRequests, name_of_run, runs_of
 
 _log = logging.getLogger("toil.batchSystems.asa")  # where Toil's level of messages holds
 _LOOK_S: Final = 0.1
@@ -48,9 +42,13 @@ _TERMS: Final = HostTerms(
     remedy="Ask for less in the workflow, or for another partition: --slurmPartition, --asaOption partition=NAME.",
 )
 _REASONS: Final = {
-    JobState.COMPLETED: BatchJobExitReason.FINISHED,
-    JobState.TIMEOUT: BatchJobExitReason.TIMELIMIT,
-    JobState.CANCELLED: BatchJobExitReason.KILLED,
+    EndKind.COMPLETED: BatchJobExitReason.FINISHED,
+    EndKind.FAILED: BatchJobExitReason.FAILED,
+    EndKind.OUT_OF_MEMORY: BatchJobExitReason.MEMLIMIT,
+    EndKind.OUT_OF_TIME: BatchJobExitReason.TIMELIMIT,
+    EndKind.CANCELLED: BatchJobExitReason.KILLED,
+    EndKind.LOST: BatchJobExitReason.LOST,
+    EndKind.NOT_RUN: BatchJobExitReason.ERROR,
 }
 
 
@@ -61,7 +59,6 @@ class _Issued:
     job: Any
     text: str
     stage: str = ""
-    label: str = ""
 
 
 class AsaBatchSystem(BatchSystemCleanupSupport):
@@ -77,23 +74,22 @@ class AsaBatchSystem(BatchSystemCleanupSupport):
         self._ready: list[int] = []  # issued since the last handover
         self._ended: deque[Ending] = deque()
         self._logs: dict[int, Path | None] = {}  # of jobs that have failed, until Toil has asked for them
-        self._news = threading.Event()
-        with _as_error_of_toil():
+        with errors_as(InconsistentConfigurationError):
             self._session = HostSession(
                 terms=_TERMS,
                 given=SimpleNamespace(**{name: getattr(config, f"asa_{name}") for name in OPTIONS}),
-                asks=self._asks,
+                asks=lambda opened: ToilRequests(config, opened.backend == "local"),
                 runs=runs_of(config),
                 workflow=name_of_run(sys.argv),
-                max_jobs=max_jobs(config),
+                max_jobs=upper_bound(config.max_jobs),
                 say=_log.info,
                 warn=_log.warning,
-                on_news=self._news.set,
+                on_job=self._tell_job,
             )
 
-    def _asks(self, opened: OpenedSite) -> ToilRequests:
-        self._requests = ToilRequests(self.config, opened.backend == "local")
-        return self._requests
+    def _tell_job(self, stage: str, job_id: str) -> None:
+        if self._outbox is not None:
+            self._outbox.publish(ExternalBatchIdMessage(self._numbers[stage], job_id, type(self).__name__))
 
     @classmethod
     def supportsAutoDeployment(cls) -> bool:  # noqa: N802
@@ -119,24 +115,21 @@ class AsaBatchSystem(BatchSystemCleanupSupport):
         return number
 
     def _check_accelerator_request(self, requirer: Any) -> None:
-        for one in requirer.accelerators:
-            if one["kind"] != "gpu":
-                raise InsufficientSystemResources(requirer, "accelerators", details=["asa knows GPUs alone."])
+        if any(one["kind"] != "gpu" for one in requirer.accelerators):
+            raise InsufficientSystemResources(requirer, "accelerators", details=["asa knows GPUs alone."])
 
     def _hand_over(self) -> None:
         """Pass the new part of the graph to asa, then hand over the jobs that are ready."""
         if not self._ready:
             return
         ready, self._ready = self._ready, []
-        with _as_error_of_toil():
+        with errors_as(InconsistentConfigurationError):
             if not self._session.knows(str(self._issued[number].job.jobStoreID) for number in ready):
                 self._session.read(self._ahead.nodes())
             with self._session.at_once():
                 for number in ready:
                     issued = self._issued[number]
-                    chain = self._ahead.chain_of(issued.job)
-                    issued.label, node = chain.label, chain.node()
-                    comes_again = issued.job.remainingTryCount > 1
+                    node, comes_again = self._ahead.chain_of(issued.job).node(), issued.job.remainingTryCount > 1
                     issued.stage = self._session.hand_over(node, issued.text, may_come_again=comes_again)
                     self._numbers[issued.stage] = number
 
@@ -149,66 +142,50 @@ class AsaBatchSystem(BatchSystemCleanupSupport):
     def getRunningBatchJobIDs(self) -> dict[int, float]:  # noqa: N802
         """Return for how long each running job has run, in seconds."""
         running: dict[int, float] = self.getRunningLocalJobIDs()
-        ours = self._session.run.running() if self._session.run is not None else {}
-        return running | {self._numbers[name]: lasts_s for name, lasts_s in ours.items() if name in self._numbers}
+        ours = self._session.running().items()
+        return running | {self._numbers[name]: lasts_s for name, lasts_s in ours if name in self._numbers}
 
     def getUpdatedBatchJob(self, maxWait: int) -> UpdatedBatchJobInfo | None:  # noqa: N802, N803
         """Hand over what is ready; then return a job that has ended, or None if none does within the time."""
         self._hand_over()
         end_s = time.monotonic() + maxWait
-        while True:
-            if local := self.getUpdatedLocalJob(0):
-                if name := self._local.pop(local.jobID, ""):
-                    self._ahead.ended(name)
-                return local
-            if ending := self._next():
-                return self._told(ending)
-            if (left_s := end_s - time.monotonic()) <= 0:
-                return None
-            self._news.wait(min(left_s, _LOOK_S))
-            self._news.clear()
+        while (update := self._update()) is None and (left_s := end_s - time.monotonic()) > 0:
+            self._session.news.wait(min(left_s, _LOOK_S))
+            self._session.news.clear()
+        return update
 
-    def _next(self) -> Ending | None:
-        """Return the next end of a job that Toil waits for; tell Toil which job of the batch system runs each."""
+    def _update(self) -> UpdatedBatchJobInfo | None:
+        if local := self.getUpdatedLocalJob(0):
+            if name := self._local.pop(local.jobID, ""):
+                self._ahead.ended(name)
+            return local
         if not self._ended:
-            with _as_error_of_toil():
-                self._ended.extend(ending for ending in self._session.endings() if ending.stage in self._numbers)
-            self._session.tell_outage()
-            for stage, number in self._numbers.items():
-                self._tell_job(stage, number)
-        return self._ended.popleft() if self._ended else None
-
-    def _tell_job(self, stage: str, number: int, ending: Ending | None = None) -> None:
-        if (job_id := self._session.tell_job(stage, self._issued[number].label, ending)) and self._outbox is not None:
-            self._outbox.publish(ExternalBatchIdMessage(number, job_id, type(self).__name__))
+            with errors_as(InconsistentConfigurationError):
+                self._ended.extend(ending for ending in self._session.hear() if ending.stage in self._numbers)
+        return self._told(self._ended.popleft()) if self._ended else None
 
     def _told(self, ending: Ending) -> UpdatedBatchJobInfo:
         number = self._numbers[ending.stage]
-        self._tell_job(ending.stage, number, ending)
-        issued = self._forget(ending)
-        code, reason = how_ended(ending)
-        if reason is BatchJobExitReason.TIMELIMIT and not issued.job.walltime:
-            self._requests.ran_out_of_time(issued.job, ending.walltime_s)
+        code = 0 if ending.completed else (ending.end and ending.end.exit_code) or EXIT_STATUS_UNAVAILABLE_VALUE
         if not ending.completed:
             self._logs[number] = ending.log
-            _log.warning(self._session.failure(ending, issued.label))
-        return UpdatedBatchJobInfo(number, code, reason, ending.ran_s, ending.job_id or None)
+            _log.warning(self._session.failure(ending))
+        self._forget(ending)
+        return UpdatedBatchJobInfo(number, code, _REASONS[ending.how], ending.ran_s, ending.job_id or None)
 
-    def _forget(self, ending: Ending) -> _Issued:
+    def _forget(self, ending: Ending) -> None:
         issued = self._issued.pop(self._numbers.pop(ending.stage))
         self._session.ended(ending)
         self._ahead.ended(str(issued.job.jobStoreID))
-        return issued
 
     def killBatchJobs(self, jobIDs: list[int]) -> None:  # noqa: N802, N803
         """Cancel jobs, and wait until they are gone."""
         self.killLocalJobs(jobIDs)
-        for number in jobIDs:
-            if number in self._ready:
-                self._ready.remove(number)
-                del self._issued[number]
+        for number in {*jobIDs} & {*self._ready}:
+            self._ready.remove(number)
+            del self._issued[number]
         stages = {self._issued[number].stage for number in jobIDs if number in self._issued}
-        with _as_error_of_toil():
+        with errors_as(InconsistentConfigurationError):
             self._ended.extend(self._session.withdraw(stages - {ending.stage for ending in self._ended}))
         for ending in [one for one in self._ended if one.stage in stages]:
             self._ended.remove(ending)
@@ -231,13 +208,8 @@ class AsaBatchSystem(BatchSystemCleanupSupport):
     def add_options(cls, parser: Any) -> None:
         """Add asa's options; those of Toil's own batch system for Slurm are there, and have their effect here too."""
         for name, option in OPTIONS.items():
-            how: dict[str, Any] = {"default": option.default, "help": option.help, "metavar": option.metavar}
-            if name == "option":
-                how |= {"action": "append", "help": f"{option.help} May be given several times, with one each."}
-            else:
-                how |= {"type": type(option.default) if option.default is not None else str}
-                how |= {"env_var": f"TOIL_ASA_{name.upper()}"}
-            parser.add_argument(_TERMS.option(name), dest=f"asa_{name}", **how)
+            variable = {} if option.is_list else {"env_var": f"TOIL_ASA_{name.upper()}"}
+            parser.add_argument(_TERMS.option(name), dest=f"asa_{name}", **option.for_argparse(), **variable)
 
     @classmethod
     def setOptions(cls, setOption: Any) -> None:  # noqa: N802, N803
@@ -245,31 +217,3 @@ class AsaBatchSystem(BatchSystemCleanupSupport):
         SlurmBatchSystem.setOptions(setOption)
         for name in OPTIONS:
             setOption(f"asa_{name}")
-
-
-def how_ended(ending: Ending) -> tuple[int, BatchJobExitReason]:
-    """Return a job's exit code and how it ended, in Toil's terms."""
-    end = ending.end
-    if ending.completed:
-        return 0, BatchJobExitReason.FINISHED
-    if end is None:  # no job came to be
-        return EXIT_STATUS_UNAVAILABLE_VALUE, BatchJobExitReason.ERROR
-    code = end.exit_code or EXIT_STATUS_UNAVAILABLE_VALUE
-    if end.bad_nodes:
-        return code, BatchJobExitReason.LOST
-    if outcome_of(end) is JobOutcome.OUT_OF_MEMORY:
-        return code, BatchJobExitReason.MEMLIMIT
-    return code, _REASONS.get(end.state, BatchJobExitReason.FAILED)
-
-
-@contextmanager
-def _as_error_of_toil() -> Iterator[None]:
-    """Turn errors of asa into one that Toil's commands show as their own."""
-    try:
-        yield
-    except AsaError as error:
-        raise AsaRefusedError(f"asa: {error}") from error
-
-
-class AsaRefusedError(InconsistentConfigurationError):
-    """What asa cannot do, or was asked for in a way that it cannot be done."""

@@ -1,0 +1,82 @@
+"""What a host's job asks for, in options of sbatch, and the stage that is made of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
+
+from asa.hosted.expected import Expectations
+from asa.hosted.graph import HostJob
+from asa.requests import SIZES, come_to
+from asa.requests.directives import Directive, by_name
+from asa.workflow import Stage
+
+
+@dataclass(frozen=True, slots=True)
+class HostRequest:
+    """What a job asks for, and where it is sent.
+
+    `size`, `options`: options of sbatch, those that say how large the job is and the others.
+    `walltime_s`: what the workflow gives; None if it gives none.
+    """
+
+    size: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    partition: str = ""
+    account: str = ""
+    reservation: str = ""
+    walltime_s: float | None = None
+
+    @classmethod
+    def of(cls, given: Iterable[Directive]) -> Self:
+        """Return the request of options; of those that are given several times the last one holds."""
+        named = by_name(given)
+        size, options = (
+            tuple(str(option) for name, option in named.items() if (name in SIZES) is is_size)
+            for is_size in (True, False)
+        )
+        return cls(size, options)
+
+    def stage(
+        self,
+        node: HostJob,
+        name: str,
+        command: str,
+        *,
+        after: tuple[str, ...],
+        expected: Expectations,
+        longer_s: float | None = None,
+    ) -> Stage:
+        """Return the stage of the job; its walltime and run time are learned where the workflow gives none.
+
+        `longer_s`: what it is to get in that case, since it has run out of time; None if it has not.
+        """
+        site = expected.site
+        limits = site.partitions.get(self.partition or site.partition)
+        max_s = math.inf if limits is None or limits.max_walltime_s is None else limits.max_walltime_s
+        given_s = self.walltime_s
+        if given_s is None and longer_s is not None:
+            given_s = min(longer_s, max_s)
+        cores = come_to(self.size, self.options).cores
+        walltime_s, run_s, is_default = expected.of(node.kind, cores, given_s, max_s)
+        return Stage(
+            name,
+            walltime_s=walltime_s,
+            expected_run_s=run_s,
+            assumes_walltime=is_default,
+            after=after,
+            command=command,
+            partition=self.partition,
+            account=self.account,
+            reservation=self.reservation,
+            comment=node.label,
+            request=self.size,
+            options=self.options,
+        )
+
+
+def upper_bound(jobs: object) -> int | None:
+    """Return a host's upper bound of jobs at a time; None if it is none, as the huge number that means no bound."""
+    return jobs if isinstance(jobs, int) and 0 < jobs < 1 << 31 else None
