@@ -151,6 +151,43 @@ def test_what_is_dropped_is_given_back_and_never_runs(host):
     assert run.ran() == ["a"]
 
 
+@pytest.mark.parametrize("may_come_again", [False, True])
+def test_what_is_withdrawn_ends_with_its_job_and_what_shares_that_job_runs(host, may_come_again):
+    """Although it was handed over, and runs."""
+    run = host(("a",), ("b",), strategy="chained", whole_nodes="yes")
+    until(lambda: any(len(i.planned.stages) == 2 for i in run.state().jobs.intents.values()), what="a job of both")
+    with run.run.at_once():
+        run.claim("a", "exec sleep 600", may_come_again=may_come_again)
+        run.claim("b", f"until [ -e {run.root}/go ]; do sleep 0.1; done", may_come_again=may_come_again)
+    until(lambda: sorted(run.ran()) == ["a", "b"], what="both")
+    first = {job.status.job_id for job in run.jobs("a")}
+    run.run.withdraw(["a"], "its host has killed it")
+    [a] = run.hear("a")
+    assert not a.completed
+    assert all(job.status.state is JobState.CANCELLED for job in run.jobs("a") if job.status.job_id in first)
+    (run.root / "go").touch()
+    assert run.hear("b")[0].completed
+    run.end()
+    assert run.ran().count("a") == 1
+    assert not run.state().jobs.unfinished()
+
+
+def test_what_is_withdrawn_before_its_job_begins_never_runs(host):
+    run = host(("a",), ("b",))
+    run.claim(
+        "a", f"until [ -e {run.root}/go ]; do sleep 0.1; done", asked=run.stage(run.run.folder.path, "a", cores=4)
+    )
+    until(run.ran, what="a job that takes the whole computer")
+    run.claim("b", asked=run.stage(run.run.folder.path, "b", cores=4))
+    until(lambda: run.jobs("b"), what="its job")
+    run.run.withdraw(["b"], "its host has killed it")
+    assert not run.hear("b")[0].completed
+    (run.root / "go").touch()
+    run.hear("a")
+    run.end()
+    assert run.ran() == ["a"]
+
+
 def test_a_failure_is_told_with_its_reason_and_others_go_on(host):
     """The stages after it do not run."""
     run = host(("bad",), ("after", "bad"), ("good",))
