@@ -32,6 +32,7 @@ _COMPLETED: Final = {"COMPLETED", "CACHED", ""}
 _MAX_PROCESSES = 1000  # the order is found by comparing each pair
 _MIB: Final = 1 << 20
 _MODULE = re.compile(r"[\w.+/-]+")
+_LONG_NUMBER = re.compile(r"\d{100}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +157,8 @@ def _rows(path: Path, lines: Sequence[str]) -> Iterator[tuple[str, dict[str, str
         where = f"{path}:{number}"
         if line.strip() and len(cells) != len(columns):
             raise InputError(f"has {len(cells)} columns of {len(columns)}", where=where, hint="Was it cut short?")
+        if _LONG_NUMBER.search(line):
+            raise InputError("has a number of too many digits", where=where, hint="Nextflow writes none of them.")
         if line.strip():
             yield where, {column: "" if cell == "-" else cell for column, cell in zip(columns, cells, strict=True)}
 
@@ -189,7 +192,7 @@ def _span_s(text: str, where: str) -> float:
 
 
 def _bytes(text: str, where: str) -> int:
-    if text.isdigit():
+    if text.isdecimal():
         return int(text)
     try:
         return math.ceil(int(text[:-2]) if re.fullmatch(r"\d+ B", text) else parse_memory(text))
@@ -198,22 +201,21 @@ def _bytes(text: str, where: str) -> int:
 
 
 def _whole(text: str, where: str) -> int:
-    if not text.isdigit() or not int(text):
+    if not text.isdecimal() or not int(text):
         raise InputError(f"{text!r} is no number of CPUs", where=where, hint="At least 1.")
     return int(text)
 
 
 def _share(text: str, where: str) -> float:
-    try:
-        return float(text.rstrip("%"))
-    except ValueError as error:
-        raise InputError(f"{text!r} is no share of CPUs", where=where, hint="Nextflow writes 97.3%.") from error
+    if not re.fullmatch(r"\d+(?:\.\d+)?%?", text):
+        raise InputError(f"{text!r} is no share of CPUs", where=where, hint="Nextflow writes 97.3%.")
+    return float(text.rstrip("%"))
 
 
 def _moment_s(text: str, where: str) -> float | None:
     if not text:
         return None
-    if text.isdigit():
+    if text.isdecimal():
         return int(text) / 1000.0
     try:
         return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()  # only differences matter
