@@ -57,10 +57,10 @@ HOUR, DAY = 3600.0, 86_400.0
 KIB, MIB = 1024, 1 << 20
 
 HELD: Mapping[str, float] = {
-    "memory, MiB a day": 0.5,
+    "memory, KiB a stage": 100.0,
     "open files a day": 0.05,
     "threads a day": 0.05,
-    "journal, KiB a stage": 8.0,
+    "journal, KiB a stage": 12.0,
     "folder, KiB a stage": 60.0,
     "bank, KiB a stage": 4.0,
     "CPU, s an hour": 5.0,
@@ -70,7 +70,7 @@ HELD: Mapping[str, float] = {
 
 SCALE: Mapping[str, tuple[float, float]] = {
     "submit": (120.0, 1.2),
-    "status": (6.0, 1.2),
+    "status": (20.0, 1.2),
     "resume": (10.0, 1.2),
     "report": (30.0, 1.2),
 }
@@ -339,7 +339,7 @@ def verdict(samples: Sequence[Sample], unit_s: float, hours: float) -> int:
         return slope([(one.stages, getattr(one, name)) for one in samples]) / KIB
 
     found = {
-        "memory, MiB a day": by_unit("memory") / MIB,
+        "memory, KiB a stage": by_stage("memory"),
         "open files a day": by_unit("files"),
         "threads a day": by_unit("threads"),
         "journal, KiB a stage": by_stage("journal"),
