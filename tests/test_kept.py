@@ -31,21 +31,52 @@ def disk(monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
-@pytest.fixture(scope="module", params=FILES, ids=lambda file: file.name.partition(".")[0])
+@pytest.fixture(scope="module", params=FILES, ids=lambda file: file.name.removesuffix(".tar.xz"))
 def written(request, tmp_path_factory):
     """A folder with what was kept, and what was seen of it then."""
     root = tmp_path_factory.mktemp("kept")
     return root, kept.unpack(request.param, root)
 
 
-# how many cores an array asks for, as earlier versions and this one say it
-_OF_ELEMENTS = re.compile(r"(?:\d+x)?(\d+) cores? for (\w+)(?: for each of |, elements? )")
+# what earlier versions and this one say in other words: of both, what is left where that is so
+_REWORDED = (
+    (r"(?:\d+x)?(\d+) cores? for (\w+)(?: for each of |, elements? )", r"\1 cores for \2, "),
+    ("was counted on", "predicted"),
+    ("has done its part", "has completed its part"),
+    ("not accepted now, to be asked for again", "refused, to be submitted again"),
+    ("asked for again: ", "submitted again: "),
+    (r" \((?:exit code [13]|NonZeroExitCode)\)", ""),
+    ("runs if a stage fails that it follows", "runs if a stage that it depends on fails"),
+    (
+        "runs once the stages that it follows have ended, however they do",
+        "runs once the stages that it depends on have ended, also if they fail",
+    ),
+    ("no stage failed that it follows", "no stage that it depends on failed"),
+)
+
+
+# of a further job of a bag that awaits its stage, it is only known at its end since when that runs
+_SHOWN_AT_ITS_END = re.compile(r"\.jobs\[\d+\]\.(?:kind: 'running' became 'held'|stage: '\w+' became '')")
+
+
+def in_the_same_words(seen):
+    """Reword what was seen; of several jobs that have one stage, only the first tells that it runs."""
+    text = json.dumps(seen)
+    for pattern, by in _REWORDED:
+        text = re.sub(pattern, by, text)
+    seen, begun = json.loads(text), set()
+    if "events" in seen:
+        events = [(one, one.partition("  ")[2]) for one in seen["events"]]
+        seen["events"] = [
+            one for one, event in events if not (event.endswith(": runs") and (event in begun or begun.add(event)))
+        ]
+    return seen
 
 
 def lost(was, now):
     """What of it is no longer so; what later versions add is none of that."""
-    was, now = (json.loads(_OF_ELEMENTS.sub(r"\1 cores for \2, ", json.dumps(one))) for one in (was, now))
-    return [one for one in differences(was, now) if not one.endswith(": is new")]
+    changed = differences(in_the_same_words(was), in_the_same_words(now))
+    return [one for one in changed if not (one.endswith(": is new") or _SHOWN_AT_ITS_END.fullmatch(one))]
 
 
 def test_something_is_kept():
@@ -93,14 +124,14 @@ def test_a_run_that_was_left_is_seen_as_it_was_and_completes(written, kind, tmp_
 
 def test_a_run_of_another_computer_that_was_left_is_gone_on_with(written, tmp_path):
     """By the marks of its jobs, which ended while nobody looked; what they did is not done again."""
-    root, _ = written
+    root, expected = written
     folder = RunFolder(root / "runs" / f"{kept.HERE}-left")
     queue = kept.queue_here(tmp_path)
     try:
         assert kept.go_on_here(folder, queue) == "failed"
     finally:
         queue.close()
-    assert sorted((root / "runs" / "ran").read_text().split()) == kept.RAN
+    assert sorted((root / "runs" / "ran").read_text().split()) == expected.get("ran", kept.RAN)
     state = folder.state()[0]
     assert {name for name, view in state.stages.items() if view.phase is not Phase.DONE} == {"broken", "out"}
 
@@ -110,6 +141,8 @@ def test_commands_show_what_was_kept(written, kind, tmp_path):
     """One run of each kind, each of another strategy."""
     root, _ = written
     ours = [case for case in CASES.values() if case.kind == kind and (root / "runs" / case.name).is_dir()]
+    if not ours:
+        pytest.skip("that version had no such stages")
     case = ours[list(KINDS).index(kind) % len(ours)]
     run = str(root / "runs" / case.name)
     for words in (

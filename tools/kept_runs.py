@@ -481,7 +481,8 @@ def keep(root: Path, file: Path) -> None:
     plain = [
         (
             re.compile(
-                rf"(?<=@){re.escape(machine)}\b|(?<=host=){re.escape(machine)}$|^{re.escape(machine)}$".encode(),
+                rf"(?<=@){re.escape(machine)}\b|(?<=^host = \"){re.escape(machine)}\b"
+                rf"|(?<=host=){re.escape(machine)}$|^{re.escape(machine)}$".encode(),
                 re.MULTILINE,
             ),
             b"here",
@@ -492,11 +493,18 @@ def keep(root: Path, file: Path) -> None:
         (re.compile(rb"-\d{8}-\d{6}-[0-9a-f]{4}(?=[/\"\n ])"), b""),
     ]
     with tarfile.open(file, "w:xz", preset=9) as archive:
-        for path in sorted(path for path in root.rglob("*") if not path.is_symlink()):
+        for path in sorted(root.rglob("*")):
             name = re.sub(rf"@{re.escape(machine)}$", "@here", str(path.relative_to(root)))
             name = re.sub(rf"(live|kept|all)-{re.escape(machine)}\.[0-9a-f]+-\d+-", r"\1-here.0-1-", name)
             about = tarfile.TarInfo(name)
-            about.mode, about.mtime = path.stat().st_mode & 0o700, path.stat().st_mtime
+            about.mode, about.mtime = path.lstat().st_mode & 0o700, path.lstat().st_mtime
+            if path.is_symlink():  # as a job's mark of whose it is
+                about.type, about.linkname = (
+                    tarfile.SYMTYPE,
+                    re.sub(rf"(?:(?<=@)|^){re.escape(machine)}(?=\.|$)", "here", str(path.readlink())),
+                )
+                archive.addfile(about)
+                continue
             if path.is_dir():
                 about.type = tarfile.DIRTYPE
                 archive.addfile(about)
@@ -514,7 +522,7 @@ def unpack(file: Path, root: Path) -> dict[str, Any]:
     with tarfile.open(file) as archive:
         archive.extractall(root, filter="data")
     root.chmod(0o700)
-    for path in root.rglob("*"):
+    for path in (path for path in root.rglob("*") if not path.is_symlink()):
         path.chmod(0o700 if path.is_dir() else path.stat().st_mode & 0o700 | 0o600)
         if path.is_file() and not path.name.endswith(".gz"):
             about, content = path.stat(), path.read_bytes()
@@ -522,6 +530,16 @@ def unpack(file: Path, root: Path) -> dict[str, Any]:
                 path.write_bytes(content.replace(was, str(root).encode()))
                 os.utime(path, (about.st_atime, about.st_mtime))
     return json.loads((root / "expected.json").read_text())
+
+
+def copy(path: Path, to: Path) -> None:
+    """Copy a folder that was unpacked, and set its own paths to the copy."""
+    shutil.copytree(path, to, symlinks=True)
+    for file in to.rglob("*"):
+        if file.is_file() and not file.is_symlink() and not file.name.endswith(".gz"):
+            content = file.read_bytes()
+            if (was := str(path).encode()) in content:
+                file.write_bytes(content.replace(was, str(to).encode()))
 
 
 def main() -> int:

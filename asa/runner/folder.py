@@ -36,7 +36,7 @@ from asa.runner.state import Observation, RunState
 from asa.strategies.base import PlannedJob
 from asa.workflow import Stage, Workflow
 
-_SCHEMA = 1
+_SCHEMA = 2  # 1: of 0.2.0, whose journals have one entry in a line
 _PLAN, _JOURNAL, _LEASE, _PULSE, _REQUESTS = "run.json", "journal.jsonl", "lease", "pulse.json", "wishes"
 _METRICS = "metrics.json"
 _TASKS = "tasks"
@@ -207,7 +207,7 @@ def own_runs(runs: Path, *, begins: bool = True) -> Path:
 
 def runs_of_another(runs: Path) -> tuple[Path, str]:
     """Return another user's folder of runs next to the user's own, and its owner (empty if there is no such folder)."""
-    theirs = runs.with_name(_RUNS)
+    theirs = runs.parent / _RUNS  # `.` has no name that another could take the place of
     return theirs, owned.of_another(theirs) if runs.name.startswith(f"{_RUNS}-") else ""
 
 
@@ -386,6 +386,10 @@ class RunFolder:
                 hint = "Free disk space or fix the permissions; then: asa resume."
                 raise JournalError(f"cannot be written: {error.strerror}", where=str(self.path), hint=hint) from error
             exits.enter_context(_beating(self._lease))
+            if (
+                self.plan.schema < _SCHEMA
+            ):  # an earlier version cannot read what is written from now on, and is to say so
+                self.revise(schema=_SCHEMA)
             self._journal = Journal(self.path / _JOURNAL, guard=self._lease.check)
             exits.callback(self._journal.close)
             yield self._journal

@@ -212,9 +212,23 @@ def test_runs_are_found_by_a_beginning_of_their_names(tmp_path):
 def test_a_run_of_a_later_version_is_refused(tmp_path):
     folder = RunFolder.create(tmp_path, plan())
     file = folder.path / "run.json"
-    file.write_text(file.read_text().replace('"schema": 1', '"schema": 2'))
+    file.write_text(file.read_text().replace('"schema": 2', '"schema": 3'))
     with pytest.raises(InputError, match="later version"):
         RunFolder(folder.path)
+
+
+def test_a_run_of_an_earlier_version_is_of_this_one_once_it_is_driven(tmp_path):
+    """An earlier version then says so; before, it would have called the journal damaged."""
+    path = RunFolder.create(tmp_path, plan(version="0.2.0")).path
+    file = path / "run.json"
+    file.write_text(file.read_text().replace('"schema": 2', '"schema": 1'))
+    text = file.read_text()
+    folder = RunFolder(path)
+    assert folder.plan.schema == 1
+    folder.state()
+    assert file.read_text() == text, "who only looks changes nothing"
+    with folder.driven():
+        assert RunFolder(path).plan == folder.plan == plan(version="0.2.0")
 
 
 def test_a_folder_that_cannot_be_written_is_said_so(tmp_path):
