@@ -421,8 +421,8 @@ class Examiner:
             f"accounting also has {', '.join(others)}",
             "good",
             f"`asa doctor --option {how} --save {others[0]}` makes a site of {others[0]}. "
-            "`asa run --site ONE,OTHER` goes to the site where the workflow is forecast to end first; if both see the same "
-            "files, `clusters` in a site file lets stages of one run go to either.",
+            "`asa run --site ONE,OTHER` goes to the site where the workflow is forecast to end first; if both see the "
+            "same files, `clusters` in a site file lets stages of one run go to either.",
         )
 
     def _own_limits(self, findings: _Findings, config: Mapping[str, str], about: SlurmAbout) -> None:
