@@ -27,6 +27,7 @@ import os
 import random
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -482,6 +483,7 @@ def main() -> int:
     parser.add_argument("--to", type=int, default=10_000, help="of scale: the largest number of stages")
     options = parser.parse_args()
     options.strategy = options.strategy or {"scale": "chained"}.get(options.what, "asa")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that its cluster is stopped
     measure: dict[str, Callable[[argparse.Namespace, Path], int]] = {"days": days, "scale": scale, "slurm": slurm}
     with tempfile.TemporaryDirectory(prefix="asa-long-") as folder:
         return measure[options.what](options, Path(folder))
