@@ -31,6 +31,7 @@ from asa.backends.slurm.settings import CommandSettings, RestSettings, SlurmSett
 
 from asa.hosted.options import OPTIONS as HOSTED
 from asa.keys import TERMS
+from asa.sites import open_facility
 from asa.spec import load_workflow
 
 ROOT = Path(__file__).parents[1]
@@ -185,9 +186,13 @@ def test_python_runs(block, tmp_path, monkeypatch):
         exec(code, {"__name__": "a_page"})
 
 
+def _opened(file):
+    return open_facility(site=str(file)).settings
+
+
 @pytest.mark.parametrize("block", _of("toml"))
 def test_toml_loads(block, tmp_path):
-    """Workflow files, and those of a planning scheduler's system; entry points are of groups that exist."""
+    """Workflow files, site files of clusters, and those of a planning scheduler's system; entry points exist."""
     given = tomllib.loads(block.text)
     file = tmp_path / "given.toml"
     file.write_text(block.text)
@@ -196,7 +201,7 @@ def test_toml_loads(block, tmp_path):
     if "project" in given:
         assert set(given["project"]["entry-points"]) <= set(DECLARED)
         return
-    load = {"stage": load_workflow, "nodes": load_system, "limits": load_limits}
+    load = {"clusters": _opened, "stage": load_workflow, "nodes": load_system, "limits": load_limits}
     [kind] = load.keys() & given.keys()
     assert load[kind](file)
 
