@@ -480,7 +480,8 @@ def test_every_setting_of_a_site_is_listed():
     tables = ["".join(re.findall(r"^\| (`.*?`) \|", part, re.MULTILINE)) for part in page.split("\n## ")[1:]]
     listed = [set(re.findall(r"`(\w+)`", cells)) for cells in tables]
     of_slurm = set(SlurmSettings.model_fields)
-    assert listed == [of_slurm, *(names - of_slurm for names in own), of_local]
+    of_clusters = {"clusters", "moves"}  # and tables of settings of each
+    assert listed == [of_slurm, *(names - of_slurm for names in own), of_local, of_clusters]
 
 
 def test_the_public_interface_is_what_the_guide_lists():
