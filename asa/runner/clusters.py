@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from asa.backend import ON, Capabilities, JobSpec, cluster_of
-from asa.estimators import WaitBank, WaitStore
-from asa.estimators.kept import bank_of, bank_of_each
 from asa.keys import asked
 from asa.runner.course import RunCourse
 from asa.shapes import Moldable
-from asa.strategies.base import Choice, PlannedJob
 from asa.workflow import Stage, Workflow
+
+if TYPE_CHECKING:
+    from asa.strategies.base import Choice, PlannedJob
 
 
 def on_clusters(workflow: Workflow, site: Capabilities) -> Workflow:
@@ -63,14 +64,6 @@ def queue_of(site: Capabilities, partition: str) -> tuple[str, str]:
     """Return the system and the partition, by their names there, whose waits are those of a partition."""
     here, name = site.place(partition)
     return here.system, name
-
-
-def bank_at(site: Capabilities, estimator: str, store: WaitStore | None, *, seed: int, now_s: float) -> WaitBank:
-    """Open the bank of a run at a site, with what is known of each of its clusters."""
-    if not site.clusters:
-        return bank_of(estimator, store, site.system, machine_cores=site.max_cores, seed=seed, now_s=now_s)
-    cores = {here.system: here.max_cores for here in site.clusters.values()}
-    return bank_of_each(estimator, store, cores, seed=seed, now_s=now_s)
 
 
 def fetching_s(run: RunCourse, stages: Iterable[str], partition: str, others: Iterable[str] = ()) -> float:

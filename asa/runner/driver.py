@@ -14,8 +14,8 @@ from asa.estimators.store import WaitStore
 from asa.metrics import measure
 from asa.records import Record
 from asa.runner.active import Run
-from asa.runner.clusters import bank_at
 from asa.runner.folder import RunFolder
+from asa.runner.forecasts import bank_at
 from asa.runner.loop import RunResult, run_all
 from asa.runner.notify import Notifier
 from asa.runner.requests import ClientRequest

@@ -12,14 +12,23 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from asa.backend import Foresight, JobSpec, Planning
+from asa.backend import Capabilities, Foresight, JobSpec, Planning
 from asa.errors import InputError
-from asa.estimators import PAPER_ALTERNATIVES_S, OwnJob, WaitBank
+from asa.estimators import PAPER_ALTERNATIVES_S, OwnJob, WaitBank, WaitStore
+from asa.estimators.kept import bank_of, bank_of_each
 from asa.strategies.base import JobRequest, Keep, PlanStep
 from asa.waits import LEVELS, JobAhead, QueuedJob, WaitForecast
 
 _FEW_WAITS = 10
 _NO_WAIT = WaitForecast((0.0,) * len(LEVELS), 0.0)
+
+
+def bank_at(site: Capabilities, estimator: str, store: WaitStore | None, *, seed: int, now_s: float) -> WaitBank:
+    """Open the bank of a run at a site, with what is known of each of its clusters."""
+    if not site.clusters:
+        return bank_of(estimator, store, site.system, machine_cores=site.max_cores, seed=seed, now_s=now_s)
+    cores = {here.system: here.max_cores for here in site.clusters.values()}
+    return bank_of_each(estimator, store, cores, seed=seed, now_s=now_s)
 
 
 class NoForecast:

@@ -15,10 +15,10 @@ from asa.errors import InputError, SubmitRejectedError
 from asa.estimators import WaitBank, WaitStore
 from asa.keys import OF_JOBS
 from asa.observations import queued
-from asa.runner.clusters import bank_at, fetching_s, queue_of
+from asa.runner.clusters import fetching_s, queue_of
 from asa.runner.entries import Accepted, Intended, Shaped
 from asa.runner.folder import RunPlan
-from asa.runner.forecasts import LearnedForecast, NoForecast
+from asa.runner.forecasts import LearnedForecast, NoForecast, bank_at
 from asa.runner.kinds import UnitsOfRun
 from asa.runner.packing import packed
 from asa.runner.specs import conflict_in, spec_of

@@ -78,8 +78,32 @@ def test_all_plans_meet_the_same_futures():
     assert np.array_equal(one, other[:, :2])
     assert np.array_equal(one[:, :1], alone)
     assert (other[:, 2] >= other[:, 1] + 50).all()
-    with pytest.raises(InputError, match="2 systems"):
-        bank.predict_plans([[ahead(1, 1.0), JobAhead(QueuedJob(NOW, 1, 9.0, system="y"), NOW, np.ones(1))]])
+    with pytest.raises(InputError, match="no plans"):
+        bank.predict_plans([])
+
+
+@pytest.mark.parametrize("estimator", ["asa", "asa-queue"])
+def test_a_plan_on_two_systems_waits_on_each_as_a_plan_there_does(estimator):
+    bank = WaitBank(estimator, machine_cores=64)
+    rng = np.random.default_rng(1)
+    for index in range(300):
+        for system, mean_s in (("x", 600), ("y", 60)):
+            job = QueuedJob(600.0 * index, int(rng.choice([1, 8])), 3600.0, "ada", system)
+            bank.observe(bank.submitted(job), exactly(float(rng.exponential(mean_s))))
+
+    def on(system, run_s, after=()):
+        return JobAhead(QueuedJob(NOW, 8, 3600.0, system=system), NOW, np.full(32, run_s), tuple(after))
+
+    here, there = [on("x", 100.0), on("x", 50.0, [0])], [on("y", 100.0), on("y", 50.0, [0])]
+    mixed, turned = [here[0], there[1]], [there[0], here[1]]
+    starts = bank.predict_plans([here, there, mixed, turned, here[:1]], 32)
+    for pure, plan in zip(starts[:2], (here, there), strict=True):
+        [alone] = bank.predict_plans([plan], 32)
+        assert np.array_equal(pure, alone[: len(pure)]), "what is asked besides changes nothing"
+    assert (starts[2][:, 1] >= starts[2][:, 0] + 100).all()
+    assert np.median(starts[3][:, 0]) < np.median(starts[2][:, 0]), "the quicker queue"
+    mean_s = [float(np.median(of[:, 1] - of[:, 0])) for of in starts[:4]]
+    assert mean_s[2] < mean_s[3], "and so for the second job"
 
 
 def test_with_the_queue_the_second_job_does_not_find_the_hole_that_the_first_has_taken():
