@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from asa.backend import Capabilities
+from asa.backend import Capabilities, PartitionLimits
 from asa.cli.compare import compare
 from asa.cli.frontier import frontier_rows
 from asa.errors import InputError
@@ -80,6 +80,19 @@ def looked(works, serial, forecast, aim, *, age_accrues, widths=(4, 8, 16, 32, 6
     site = Capabilities("x", 64, 1, age_accrues=age_accrues)
     view = RunView(flow, {name: StageView(stage) for name, stage in flow.stages.items()}, 0.0, site)
     return look_ahead(view, forecast, aim)
+
+
+def test_no_big_job_is_compared_where_only_a_choice_of_partitions_lets_stages_share_one():
+    """Each has one of its own, and the first could go where the second does."""
+    first = Stage("a", 4, walltime_s=600.0, partition="x", moldable=Moldable(partitions=("x", "y")))
+    second = Stage("b", 4, walltime_s=600.0, partition="y", after=("a",))
+    flow = Workflow("chain", [first, second])
+    limits = {"x": PartitionLimits(), "y": PartitionLimits()}
+    site = Capabilities("s", 64, 8, age_accrues=True, partitions=limits, partition="x")
+    view = RunView(flow, {name: StageView(stage) for name, stage in flow.stages.items()}, 0.0, site)
+    names = [candidate.name for candidate in candidates_of(look_ahead(view, Crowded(10.0, 1.0), read_aim({})))]
+    assert "Big Job" not in names
+    assert "Per-Stage" in names
 
 
 @settings(max_examples=40, deadline=None)

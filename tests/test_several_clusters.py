@@ -11,6 +11,7 @@ from asa.backends.slurm.backend import SlurmBackend
 from slurm_fake_link import FakeLink, VirtualClock
 
 from asa.backend import Capabilities, Dependency, DependencyType, JobSpec, JobState, PartitionLimits
+from asa.cli.revising import changed_file
 from asa.clusters import SeveralClusters
 from asa.clusters.abilities import abilities_of
 from asa.clusters.backend import Member, SeveralBackends
@@ -19,11 +20,12 @@ from asa.estimators import WaitBank
 from asa.observations import queued
 from asa.runner import RunFolder, RunPlan, drive
 from asa.runner.clusters import fetching_s, on_clusters, queue_of
-from asa.runner.forecasts import LearnedForecast
+from asa.runner.forecasts import LearnedForecast, in_queues
 from asa.runner.state import RunState
 from asa.sites import open_facility
-from asa.strategies.base import JobRequest, Keep, Phase, PlanStep
-from asa.waits import QueuedJob, exactly
+from asa.spec import load_workflow
+from asa.strategies.base import JobRequest, Keep, Phase, Plan, PlannedJob, PlanStep
+from asa.waits import LEVELS, QueuedJob, WaitForecast, exactly
 from asa.workflow import Stage, Workflow
 
 
@@ -273,6 +275,72 @@ def test_who_fetches_from_another_cluster_gets_time_for_it(tmp_path):
     assert drive(folder, pair.connect).outcome == "completed"
     limits = {one.name.split(".")[0]: one.walltime_s for link in pair.links.values() for one in link.submitted}
     assert {name.rpartition("_")[2]: math.ceil(s / 60) for name, s in limits.items()} == {"a": 10, "b": 15, "c": 10}
+
+
+FILE = """
+name = "flow"
+[[stage]]
+name = "a"
+cores = 4
+walltime = "10m"
+expected = "1m"
+command = "sleep 60"
+[[stage]]
+name = "b"
+after = ["a"]
+cores = 4
+walltime = "10m"
+expected = "1m"
+partition = "batch"
+command = "sleep {b_s}"
+"""
+
+
+def test_a_stage_that_was_offered_clusters_has_not_changed_in_its_file(tmp_path, capsys):
+    file = tmp_path / "flow.toml"
+    file.write_text(FILE.format(b_s=60))
+    stages = tuple(load_workflow(str(file)).stages.values())
+    plan = RunPlan(
+        "abcd12345678", "flow", "flow", stages, "asa-plan", "slurm-cli", SITE,
+        created_s=1.7e9, history=0, source=str(file),
+    )  # fmt: skip
+    folder = RunFolder.create(tmp_path / "run", plan)
+    state, _ = folder.state()
+    assert state.workflow.stages["b"].moldable.partitions == ("batch@big", "batch@small")
+    assert changed_file(folder, state, (), goes_again=True) is None
+    assert capsys.readouterr().err == ""
+    file.write_text(FILE.format(b_s=61))
+    assert changed_file(folder, state, (), goes_again=True) == file
+    assert "stage b changed since the run began" in capsys.readouterr().err
+
+
+class KnownWaits:
+    """A bank in which both clusters let jobs wait for 5 s."""
+
+    draws = False
+
+    def predict_together(self, _jobs):
+        return self
+
+    def for_choice(self, _index):
+        return WaitForecast((5.0,) * len(LEVELS), 5.0)
+
+
+@pytest.mark.parametrize("keep", [Keep.AWAIT, Keep.DEPENDENCY])
+def test_what_is_fetched_is_no_wait_and_no_reason_to_idle(keep):
+    """A request is compared by when its work begins; its job is submitted by its wait alone, and waits that long."""
+    fetches = {"batch@big": 0.0, "batch@small": 300.0}
+    forecast = LearnedForecast(
+        KnownWaits(), lambda _: QueuedJob(2000.0, 4, 600.0), fetching_s=lambda _, partition, __: fetches[partition]
+    )
+    near, far = forecast.predict_each(("b",), [JobRequest(4, 600.0, place) for place in fetches])
+    assert (near.wait_s, far.wait_s) == (5.0, 305.0)
+    planned = PlannedJob(("b",), 1000.0, keep, "", far, needed_s=2000.0)
+    (found,) = in_queues(Plan((planned,))).submissions
+    assert found.prediction.wait_s == 5.0
+    assert found.submit_s == (1300.0 if keep is Keep.AWAIT else 1000.0)
+    same = Plan((replace(planned, prediction=near),))
+    assert in_queues(same) is same
 
 
 # ---------------------------------------------------------------------- site files

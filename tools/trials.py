@@ -8,6 +8,7 @@ depend on asa, and the verdict follows from these marks and from Slurm. Trials r
     python tools/trials.py --seeds 7000-7184             # with scripts, SIGTERM, --fail-fast and more, as draw.py says
     python tools/trials.py --seeds 8000-8049 --strategy asa-plan    # with stages of several shapes, too
     python tools/trials.py --seeds 20000-20049 --link cli           # with stages that are submitted together
+    python tools/trials.py --seeds 40000-40049 --version 22.05      # of stages that go to two clusters
     python tools/trials.py --seeds 9000-9499 --world hostile        # where a site does all to a client that sites do
     python tools/trials.py --seeds 9000-9049 --world absence,codes  # some of that, by its names in draw.WORLD
     python tools/trials.py --seeds 30000-30049              # where asa tick alone goes on with a third of the runs
@@ -39,7 +40,7 @@ from trial.draw import SITES, STRATEGIES, WORLD, Trial, draw
 from trial.faults import ENDS, suffer
 from trial.hostile import show_late
 from trial.operator import Operator
-from trial.place import Cluster, Place
+from trial.place import Cluster, Pair, Place
 from trial.verdict import Verdict, judge
 
 ASA = str(Path(sys.executable).with_name("asa"))
@@ -60,7 +61,7 @@ def unable(trial: Trial) -> str:
 def try_one(trial: Trial, keep: Path | None = None) -> Verdict:
     """Make a trial in a place of its own, and judge it."""
     root = Path(f"/tmp/at{os.getpid() % 100000}-{trial.name.replace('.', '')}")
-    place = (Cluster if trial.version else Place)(trial, root, ASA)
+    place = (Pair if trial.is_pair else Cluster if trial.version else Place)(trial, root, ASA)
     began_s = time.monotonic()
     PLACES.append(place)
     try:

@@ -446,12 +446,13 @@ class _Shown:
 
     def impossible(self) -> Iterator[tuple[str, str]]:
         """Yield the well-known plans that are not possible here, and why."""
+        from asa.report.frontier import rigid
         from asa.runner.outlook import refusal_of
         from asa.strategies import load_strategy
         from asa.strategies.base import Keep, lacking
 
         question, flow, site = self.outlook.question, self.made.make_workflow(), self.made.capabilities
-        if question.parts.block(question.parts.names) is None:
+        if rigid(question).parts.block(question.parts.names) is None:
             apart = refusal_of(load_strategy("big-job"), flow, site).partition("; use another")[0]
             yield "Big Job", apart or question.parts.why_apart()
         if Keep.DEPENDENCY not in question.modes:

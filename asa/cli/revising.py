@@ -90,7 +90,8 @@ def changed_file(folder: RunFolder, state: RunState, again: Collection[str], *, 
     if set(flow.stages) != set(state.workflow.stages):
         write_notice(f"Note: the run goes on as it was begun, for {source} has other stages now.")
         return None
-    changed = [name for name in left if _is_changed(flow.stages[name], state.workflow.stages[name], folder.plan.width)]
+    stages = _as_run(flow, folder)
+    changed = [name for name in left if _is_changed(stages[name], state.workflow.stages[name])]
     if not changed:
         return None
     begin = f"Note: {'stage' if len(changed) == 1 else 'stages'} {', '.join(changed)} changed since the run began"
@@ -101,11 +102,19 @@ def changed_file(folder: RunFolder, state: RunState, again: Collection[str], *, 
     return None
 
 
-def _is_changed(file: Stage, run: Stage, width: int | None) -> bool:
+def _as_run(flow: Workflow, folder: RunFolder) -> Mapping[str, Stage]:
+    """Return a file's stages as the run has them: with its width, and offered the clusters of its site."""
+    from asa.runner.clusters import on_clusters
+
+    width = folder.plan.width
+    return on_clusters(flow if width is None else flow.fixed(width), folder.plan.capabilities).stages
+
+
+def _is_changed(file: Stage, run: Stage) -> bool:
     """Whether a stage differs from the run's version of it, apart from the run's own additions."""
     if run.takes_turns:
         return (file.command, file.script) != (run.command, run.script)
-    return _differ(_as_patient(file, run), run, width)
+    return _unlearned(_as_patient(file, run)) != _unlearned(run)
 
 
 def _as_patient(file: Stage, run: Stage) -> Stage:
@@ -138,8 +147,8 @@ def revise(
     done = {name for name, view in state.stages.items() if view.phase.value == "done" and name not in once_more}
     walltime_s = flow.walltime_s if flow.says_walltime else None
     revised = Workflow(flow.name, _merged(state.workflow, flow, done, file), walltime_s=walltime_s)
-    stages = state.workflow.stages
-    if kept := [stage for stage in sorted(done) if _is_changed(flow.stages[stage], stages[stage], width)]:
+    file_stages, stages = _as_run(flow, folder), state.workflow.stages
+    if kept := [stage for stage in sorted(done) if _is_changed(file_stages[stage], stages[stage])]:
         whose = "stage" if len(kept) == 1 else "stages"
         write_notice(f"Note: {whose} {', '.join(kept)} completed; changes there have no effect.")
     bank = Path(folder.plan.bank) if folder.plan.bank else None
@@ -154,12 +163,8 @@ def revise(
     return revised
 
 
-def _differ(file: Stage, run: Stage, width: int | None) -> bool:
-    """Whether a stage differs from its version in the file, apart from learned run times."""
-    return _unlearned(file if width is None else file.fixed(width)) != _unlearned(run)
-
-
 def _unlearned(stage: Stage) -> Stage:
+    """Return a stage without learned run times."""
     if not stage.learns_run:
         return stage
     moldable = stage.moldable and replace(stage.moldable, run_at=())

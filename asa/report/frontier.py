@@ -72,8 +72,9 @@ def candidates_of(outlook: Outlook) -> list[PlanAmongOthers]:
         best = sorted([*best, chosen], key=lambda sketch: sketch.core_hours)
     question, stages = outlook.question, outlook.question.parts.names
     known: list[tuple[str, str, Sketch]] = []
-    if question.parts.block(stages) is not None:
-        known.append(("Big Job", "B", sketch_of(_rigid(question), [(stages, Keep.NOTHING)])))
+    unchanging = rigid(question)
+    if unchanging.parts.block(stages) is not None:
+        known.append(("Big Job", "B", sketch_of(unchanging, [(stages, Keep.NOTHING)])))
     fixed = _fixed(question) if question.typically else question
     known.append(("Per-Stage", "P", sketch_of(fixed, [((name,), Keep.NOTHING) for name in stages])))
     if Keep.DEPENDENCY in question.modes:
@@ -91,8 +92,8 @@ def candidates_of(outlook: Outlook) -> list[PlanAmongOthers]:
     return found
 
 
-def _rigid(question: Question) -> Question:
-    """Return the question as for a site where jobs cannot shrink or grow."""
+def rigid(question: Question) -> Question:
+    """Return the question with one shape for each stage, as for a site where jobs cannot shrink or grow."""
     parts = question.parts
     return replace(question, parts=Parts(parts.workflow, parts.names, cores_per_node=parts.cores_per_node))
 

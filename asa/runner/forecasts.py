@@ -16,7 +16,7 @@ from asa.backend import Capabilities, Foresight, JobSpec, Planning
 from asa.errors import InputError
 from asa.estimators import PAPER_ALTERNATIVES_S, OwnJob, WaitBank, WaitStore
 from asa.estimators.kept import bank_of, bank_of_each
-from asa.strategies.base import JobRequest, Keep, PlanStep
+from asa.strategies.base import JobRequest, Keep, Plan, PlannedJob, PlanStep
 from asa.waits import LEVELS, JobAhead, QueuedJob, WaitForecast
 
 _FEW_WAITS = 10
@@ -197,10 +197,42 @@ def _fetched(
     return found
 
 
+class WaitAndFetch(WaitForecast):
+    """How long after its submission a job begins with its work, which first fetches what is on another cluster.
+
+    `wait`: its wait in the queue. `fetching_s`: what is fetched takes.
+    """
+
+    wait: WaitForecast
+    fetching_s: float
+
+
 def _later(forecast: WaitForecast, by_s: float) -> WaitForecast:
     if not by_s:
         return forecast
-    return WaitForecast(tuple(wait_s + by_s for wait_s in forecast.quantiles_s), forecast.wait_s + by_s)
+    later = WaitAndFetch(tuple(wait_s + by_s for wait_s in forecast.quantiles_s), forecast.wait_s + by_s)
+    later.wait, later.fetching_s = forecast, by_s
+    return later
+
+
+def in_queues(plan: Plan) -> Plan:
+    """Return a plan with its jobs' waits in the queue, which are what is seen later.
+
+    A job that may begin before its turn fetches only then: to be in time, it is submitted its wait alone ahead.
+    """
+    if not any(isinstance(planned.prediction, WaitAndFetch) for planned in plan.submissions):
+        return plan
+    return replace(plan, submissions=tuple(map(_in_queue, plan.submissions)))
+
+
+def _in_queue(planned: PlannedJob) -> PlannedJob:
+    whole = planned.prediction
+    if not isinstance(whole, WaitAndFetch):
+        return planned
+    submit_s = planned.submit_s
+    if planned.keep is Keep.AWAIT:
+        submit_s = max(submit_s, min(submit_s + whole.fetching_s, planned.needed_s or submit_s))
+    return replace(planned, submit_s=submit_s, prediction=whole.wait)
 
 
 class PlannedForecast:

@@ -21,7 +21,7 @@ from asa.records import Outcome, Predicted, Record
 from asa.runner.active import Active, Run
 from asa.runner.clusters import fetching_s, queue_of
 from asa.runner.entries import Begun, Claimed, Closed, Dropped, Entry, Extended, Retried, Stopped
-from asa.runner.forecasts import KnownForecast, LearnedForecast, NoForecast, PlannedForecast
+from asa.runner.forecasts import KnownForecast, LearnedForecast, NoForecast, PlannedForecast, in_queues
 from asa.runner.journal import consistent
 from asa.runner.kinds import UnitsOfRun
 from asa.runner.kinds.racers import raced
@@ -423,7 +423,7 @@ def _follow_plan(active: Active) -> float | None:
         view = replace(active.state.view(now), kept=active.kept)
         plan = _with_followers(active, view, active.run.strategy.plan(view, active.forecast))
         active.kept = plan.kept
-        plan = with_substitutes(active.state, plan)
+        plan = with_substitutes(active.state, in_queues(plan))
         asked = [*claimed_apart(active.state, raced(active.state, plan.submissions))]
         submissions = settled(active.state, claimed_apart(active.state, packed(active.state, asked, now)))
         active.state.planned = tuple(submissions)

@@ -17,6 +17,10 @@ FANS_FROM = 20_000
 """Likewise, from which on the stages of a layer ask for the same, in one shape."""
 TICKS_FROM = 30_000
 """Likewise, from which on a third of the runs are only looked at, each look by a client of its own."""
+PAIRS_FROM = 40_000
+"""Likewise, from which on a run's stages go to two clusters."""
+PAIR = ("big", "small")
+"""The two; without more said, commands reach the first."""
 WIDTHS = (1, 2, 4, 8, 12, 16)
 TOLD = ("save", "stays", "late:2")  # what SIGTERM does to a payload
 
@@ -155,6 +159,7 @@ class Trial:
     fail_fast: bool = False
     world: tuple[str, ...] = ()  # of `WORLD`
     ticks_s: tuple[float, float] | None = None  # the pauses between looks, if nothing but looks goes on with the run
+    is_pair: bool = False  # whether there are two clusters
 
     @property
     def name(self) -> str:
@@ -230,9 +235,11 @@ def draw(
     again = chance.choice(steps) if chance.random() < 0.25 else None
     again_from = again.name if again is not None and again.when != "failed" else ""
     trial = Trial(seed, version, link, strategy, steps, faults, site, again_from)
-    if seed >= MORE_FROM:
+    if MORE_FROM <= seed < PAIRS_FROM:
         trial = _more(random.Random(f"more {seed}"), trial)
-    if seed >= FANS_FROM:
+    if seed >= PAIRS_FROM:
+        trial = _pair(random.Random(f"pair {seed}"), trial)
+    elif seed >= FANS_FROM:
         trial = _fans(trial)
     elif seed >= SHAPES_FROM:
         trial = _shapes(random.Random(f"shapes {seed}"), trial)
@@ -399,6 +406,38 @@ def _fans(trial: Trial) -> Trial:
         first = of_layer.setdefault(step.name[0], step)
         steps.append(replace(step, cores=first.cores, seconds=first.seconds, retries=first.retries))
     return replace(trial, steps=tuple(steps))
+
+
+# ---------------------------------------------------------------------- from PAIRS_FROM on
+
+_ON_PAIR = ("one_away", "one_away", "one_fails", "one_fails", "cancelled_running", "cancelled_pending")
+_OF_PAIR = ("per-stage", "asa", "asa-naive", "chained", "asa-plan", "asa-plan:races=yes:race-after=2:patience=0")
+
+
+def _pair(chance: random.Random, trial: Trial) -> Trial:
+    """Let each stage name a partition of one of two clusters, one that both have, or none."""
+    places = (*(f"normal@{name}" for name in PAIR), "normal", "")
+    steps = tuple(replace(step, partitions=(chance.choice(places),)) for step in trial.steps[:8] if not step.local)
+    names = {step.name for step in steps}  # of which what cleans up comes last
+    steps = tuple(replace(step, after=tuple(one for one in step.after if one in names)) for step in steps)
+    steps = tuple(step for step in steps if step.after or step.when == "success")
+    faults = tuple(fault for fault in trial.faults if fault.kind == "time_limit" and fault.step in names)
+    for _ in range(chance.randint(1, 3)):
+        at, step, delay_s = _moment(chance, list(steps))
+        delay_s += chance.uniform(0, 10.0) if at == "begin" else 0.0
+        kind = chance.choice((*_ON_PAIR, "kill", "kill", "gone", "two_resumes"))
+        faults += (Fault(kind, at, step, round(delay_s, 2), round(chance.uniform(5.0, 20.0), 1), chance.random()),)
+    site = replace(trial.site, accounting=True, clock_off_s=0, short_tokens=False)
+    again_from = trial.again_from if trial.again_from in names else ""
+    return replace(
+        trial,
+        strategy=chance.choice(_OF_PAIR),
+        steps=steps,
+        faults=faults,
+        site=site,
+        again_from=again_from,
+        is_pair=True,
+    )
 
 
 # ---------------------------------------------------------------------- from SHAPES_FROM on

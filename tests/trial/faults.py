@@ -11,9 +11,9 @@ from pathlib import Path
 
 from slurm_testbed import OLDEST
 
-from .draw import Fault
+from .draw import PAIR, Fault
 from .operator import Operator
-from .place import OTHER, Cluster
+from .place import OTHER, Cluster, Pair
 
 MOMENT_S = 45.0  # in which a stage begins or ends, or the fault does not come
 ENDS = "time_limit"  # what ends a stage that hangs, and so has to come whenever that begins
@@ -82,7 +82,7 @@ def _job(fault: Fault, operator: Operator, *states: str) -> str:
 
 
 def _as_root(operator: Operator, *command: str) -> str:
-    return _cluster(operator).slurm.run_as_root(*command)
+    return _cluster(operator).as_root(*command)
 
 
 # ------------------------------------------------------------------ the client
@@ -178,6 +178,31 @@ def _controller_killed(fault: Fault, operator: Operator) -> None:
     operator.note("mended", "slurmctld killed")
     operator.over.wait(10.0)
     cluster.mend()  # it may have forgotten that a node is up
+
+
+def _one_away(fault: Fault, operator: Operator) -> None:
+    """Stop the controller of one of two clusters for a while."""
+    cluster = operator.place
+    assert isinstance(cluster, Pair)
+    slurm = cluster.slurm if fault.pick < 0.5 else cluster.other
+    operator.note("fired", f"slurmctld of {slurm.cluster} away")
+    slurm.stop_controller()
+    _lasts(fault, operator)
+    slurm.start_controller()
+    operator.note("mended", f"slurmctld of {slurm.cluster} away")
+
+
+def _one_fails(fault: Fault, operator: Operator) -> None:
+    """Let one of two clusters tell nothing of its queue for a while."""
+    cluster = operator.place
+    assert isinstance(cluster, Pair)
+    name = PAIR[fault.pick >= 0.5]
+    operator.note("fired", f"squeue of {name} fails")
+    with operator.spoils:
+        cluster.silence(name)
+        _lasts(fault, operator)
+        cluster.silence("")
+    operator.note("mended", f"squeue of {name} fails")
 
 
 def _rest_daemon(operator: Operator) -> str:

@@ -89,7 +89,8 @@ def _asks(step: Step) -> list[str]:
     """Write what a step asks for: where it has several widths it is told to run the longer the fewer they are."""
     walltime, expects = "5min" if step.seconds > 100 else "2min", max(1, round(step.expects or step.seconds))
     if not step.widths:
-        return [f"cores = {step.cores}", f'walltime = "{walltime}"', f'expected = "{expects}s"']
+        where = [f'partition = "{name}"' for name in step.partitions if name]
+        return [*where, f"cores = {step.cores}", f'walltime = "{walltime}"', f'expected = "{expects}s"']
     lines = [f"cores = {json.dumps(step.widths)}"]
     lines += ["walltime = { " + ", ".join(f'{width} = "{walltime}"' for width in step.widths) + " }"]
     lines += [f"partition = {json.dumps(step.partitions)}"] * bool(step.partitions)

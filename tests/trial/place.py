@@ -1,5 +1,6 @@
 """The place of a trial: a folder, and a cluster of its own or this machine, with other users."""
 
+import json
 import os
 import random
 import shlex
@@ -10,24 +11,26 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from slurm_testbed import Testbed, trust
 
 from . import between
-from .draw import CORES_PER_NODE, NODES, Trial
+from .draw import CORES_PER_NODE, NODES, PAIR, Trial
 from .strangers import MARKED, Elsewhere, Strangers
 
 PAYLOAD = Path(__file__).with_name("step.sh")
 OTHER = "other"  # what the jobs are called that are not the run's
 _WAITS = 300  # in the bank at the beginning
-_LEARNS, _LEARNED = threading.Lock(), dict[str, bytes]()
+_LEARNS, _LEARNED = threading.Lock(), dict[tuple[str, ...], dict[str, bytes]]()
 
 
 class Place:
     """The machine itself, for the backend `local`; for Slurm see `Cluster`."""
 
     disk_options = "size=6m,mode=755"
+    systems: tuple[str, ...] = ("testbed",)  # whose waits are known at the beginning
 
     def __init__(self, trial: Trial, root: Path, asa: str) -> None:
         self.trial, self.root, self.asa = trial, root, asa
@@ -124,13 +127,14 @@ class Place:
     def _fill_bank(self) -> None:
         """Have asa learn past jobs of the cluster, once, so that strategies have waits to reckon with."""
         with _LEARNS:
-            if not _LEARNED:
-                self._learn()
-                _LEARNED.update({file.name: file.read_bytes() for file in self.bank.iterdir()})
-        for name, data in _LEARNED.items():
+            if self.systems not in _LEARNED:
+                for system in self.systems:
+                    self._learn(system)
+                _LEARNED[self.systems] = {file.name: file.read_bytes() for file in self.bank.iterdir()}
+        for name, data in _LEARNED[self.systems].items():
             (self.bank / name).write_bytes(data)
 
-    def _learn(self) -> None:
+    def _learn(self, system: str) -> None:
         chance, lines = (
             random.Random("waits"),
             ["Cluster|JobID|User|Partition|Submit|Eligible|Start|End|State|TimelimitRaw|ReqCPUS"],
@@ -141,10 +145,10 @@ class Place:
             start = submit + round(chance.lognormvariate(2.3, 0.8))
             limit, cores = chance.choice([1, 2, 5]), chance.choice([1, 2, 4, 8, 12, 16])
             lines.append(
-                f"testbed|{number}|root|normal|{submit}|{submit}|{start}|{start + 9}|COMPLETED|{limit}|{cores}"
+                f"{system}|{number}|root|normal|{submit}|{submit}|{start}|{start + 9}|COMPLETED|{limit}|{cores}"
             )
         (self.work / "jobs.txt").write_text("\n".join(lines) + "\n")
-        learn = [self.asa, "learn", "--from", "jobs.txt", "--bank", str(self.bank), "--system", "testbed"]
+        learn = [self.asa, "learn", "--from", "jobs.txt", "--bank", str(self.bank), "--system", system]
         subprocess.run(learn, cwd=self.work, check=True, capture_output=True)
 
 
@@ -168,6 +172,7 @@ class Cluster(Place):
             cores_per_node=CORES_PER_NODE,
             accrue=trial.site.accrue,
             conf=conf,
+            cluster=self.systems[0],
         )
         self._load = OtherUser(self)
         self._tokens: threading.Thread | None = None
@@ -236,8 +241,15 @@ class Cluster(Place):
 
     # ------------------------------------------------------------------ what there is
 
+    def as_root(self, *command: str) -> str:
+        """Run a command as the cluster's administrator."""
+        return self.slurm.run_as_root(*command)
+
     def jobs(self, *states: str) -> list[str]:
-        told = self.slurm.run_as_root("squeue", "-h", "-o", "%i|%T|%k|%j", check=False)
+        return self._jobs_of(self.slurm, *states)
+
+    def _jobs_of(self, slurm: Testbed, *states: str) -> list[str]:
+        told = slurm.run_as_root("squeue", "-h", "-o", "%i|%T|%k|%j", check=False)
         lines = [line.split("|", 3) for line in told.splitlines() if line.count("|") >= 3]
         return [
             job
@@ -353,7 +365,7 @@ class Cluster(Place):
     def _write_prefix(self) -> None:
         """Write what runs a command as the user; files beside it make commands late, or their answers lost."""
         path = self.root / "as-user"
-        slow, lost, spoil = self.root / "slow", self.root / "lost", self.root / "spoil"
+        slow, lost, spoil, silent = (self.root / name for name in ("slow", "lost", "spoil", "silent"))
         there = self.slurm.env["TB_AS_ROOT"].split() if self.user == "root" else self.slurm.prefix
         other = self.elsewhere.slurm.prefix if self.elsewhere is not None else there
         lines = [
@@ -363,6 +375,8 @@ class Cluster(Place):
             f"[ -e {self.root}/elsewhere ] && there=({shlex.join(other)})",
             f'[ -e {spoil} ] && there=({shlex.join([sys.executable, between.__file__])} {spoil} "${{there[@]}}")',
             f'[ -e {slow} ] && case " $* " in $(cat {slow})) sleep 4;; esac',
+            f'[ -e {silent} ] && case " $* " in *" squeue "*$(cat {silent})*)',
+            '  echo "slurm_load_jobs error: Unable to contact slurm controller (connect failure)" >&2; exit 1;; esac',
             f'if [ -e {lost} ] && [[ " $* " = *" sbatch "* ]]; then',
             '  "${there[@]}" "$@" >/dev/null 2>&1',
             '  echo "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation" >&2; exit 1',
@@ -381,6 +395,79 @@ class Cluster(Place):
     def _keep_token(self) -> None:
         while not self._over.wait(10.0):
             self._renew()
+
+
+class Pair(Cluster):
+    """Two clusters of one accounting; what is said of a job of the second one names it, as in ``12@small``."""
+
+    systems = PAIR
+
+    def __init__(self, trial: Trial, root: Path, asa: str) -> None:
+        super().__init__(trial, root, asa)
+        self.other = replace(self.slurm, root=root.with_name(f"{root.name}s"), cluster=PAIR[1], joins=root, env={})
+        self.others_load = OtherUser(self, on=self.other)
+        self.other_relay: between.Relay | None = None
+
+    def start(self) -> None:
+        super().start()
+        self.other.start()
+        if self.relay is not None:
+            self.other_relay = between.Relay(self.root / "other.sock", self.other.socket)
+            threading.Thread(target=self.other_relay.serve_forever, daemon=True).start()
+        self.others_load.start()
+
+    def stop(self) -> None:
+        self.others_load.over.set()
+        if self.others_load.is_alive():
+            self.others_load.join()
+        if self.other_relay is not None:
+            self.other_relay.shutdown()
+            self.other_relay.server_close()
+        with suppress(Exception):
+            self.other.stop()
+        super().stop()
+
+    def settings(self) -> list[str]:
+        lines = [f"clusters = {json.dumps(PAIR)}", 'poll = "1s"', 'max_poll = "4s"']
+        lines += ['backend = "slurm"', 'moves = "20s"']
+        if self.trial.link == "cli":
+            lines.append(f'prefix = "{self.root}/as-user"')
+        else:
+            for name, socket in zip(PAIR, ("relay.sock", "other.sock"), strict=True):
+                lines += [f"[cluster.{name}]", 'backend = "slurm-rest"', f'url = "unix://{self.root}/{socket}"']
+        (self.work / "both.toml").write_text("\n".join(lines) + "\n")
+        return ["--site", "both.toml"]
+
+    def as_root(self, *command: str) -> str:
+        own = [word.removesuffix(_ON_OTHER) for word in command]
+        return (self.slurm if own == [*command] else self.other).run_as_root(*own)
+
+    def jobs(self, *states: str) -> list[str]:
+        return super().jobs(*states) + [f"{job}{_ON_OTHER}" for job in self._jobs_of(self.other, *states)]
+
+    def told(self) -> dict[str, str]:
+        files = super().told()
+        files["jobs-other.txt"] = self.other.run_as_root("scontrol", "-d", "show", "job", check=False)
+        for log in (self.other.root / "log").glob("*.log"):
+            files[f"other-{log.name}"] = log.read_text(errors="replace")
+        return files
+
+    def mend(self) -> None:
+        super().mend()
+        self.other.mend()
+
+    def silence(self, name: str) -> None:
+        """Let one of the two tell the client nothing of its queue; with no name, neither."""
+        for relay, one in ((self.relay, PAIR[0]), (self.other_relay, PAIR[1])):
+            if relay is not None:
+                relay.spoil = between.Spoil("before", of=("squeue",)) if one == name else None
+        if name:
+            (self.root / "silent").write_text(name)
+        else:
+            (self.root / "silent").unlink(missing_ok=True)
+
+
+_ON_OTHER = f"@{PAIR[1]}"
 
 
 class Respawn:
@@ -422,15 +509,16 @@ class Respawn:
 class OtherUser(threading.Thread):
     """Another user, who has some jobs in the queue for a while."""
 
-    def __init__(self, cluster: Cluster, lasts_s: float = 30.0) -> None:
+    def __init__(self, cluster: Cluster, lasts_s: float = 30.0, *, on: Testbed | None = None) -> None:
         super().__init__(daemon=True)
         self.cluster, self.lasts_s, self.over = cluster, lasts_s, threading.Event()
+        self.slurm = on or cluster.slurm
         self.random = random.Random(f"load {cluster.trial.seed}")
 
     def run(self) -> None:
         """Submit as soon as fewer wait; and let no job wait the two minutes for which Slurm keeps it when put back."""
         ends_s = time.monotonic() + self.lasts_s
-        run = self.cluster.slurm.run_as_root
+        run = self.slurm.run_as_root
         seen = set[str]()  # not at once: slurmd may still have to tell of the first instance's end
         while not self.over.wait(2.0):
             with suppress(subprocess.TimeoutExpired):

@@ -24,7 +24,7 @@ _OVER = {"given-up", "giving-up"}  # of entries in a journal
 _KILLS = ("SIGKILL to payload", "scancel", "scontrol requeue", "is set down", "crashes", "is preempted", "the walltime")
 _TELLS_LATE = {
     *("controller_away", "controller_killed", "controller_restart", "munge_away", "slurmd_away", "slurmd_restart"),
-    *("node_down", "node_crash", "suspend", "disk_full", "tmp_full"),
+    *("node_down", "node_crash", "suspend", "disk_full", "tmp_full", "one_away", "one_fails"),
     *(kind for kinds in WORLD.values() for kind in kinds),
 }  # where Slurm itself hears late of an end, or counts otherwise, or a job waits for room before its payload begins
 
@@ -184,7 +184,7 @@ class _Judge:
     def _hit(self, one: Execution, before_s: float = BEFORE_S) -> bool:
         """Whether something may have killed its job, or it, in the moment in which it ended."""
         for when_s, _, more in self._fired():
-            words = more.replace(",", " ").split()
+            words = more.replace(",", " ").replace("@", " ").split()  # a job may be named with its cluster
             hits = one.pid in words if "SIGKILL to payload" in more else one.job in words
             if (
                 -before_s < one.end_s - when_s < AFTER_S + self.trial.site.kill_wait_s
