@@ -434,7 +434,12 @@ class Pair(Cluster):
             lines.append(f'prefix = "{self.root}/as-user"')
         else:
             for name, socket in zip(PAIR, ("relay.sock", "other.sock"), strict=True):
-                lines += [f"[cluster.{name}]", 'backend = "slurm-rest"', f'url = "unix://{self.root}/{socket}"']
+                lines += [
+                    f"[cluster.{name}]",
+                    'backend = "slurm-rest"',
+                    f'url = "unix://{self.root}/{socket}"',
+                    f'system = "{name}"',
+                ]
         (self.work / "both.toml").write_text("\n".join(lines) + "\n")
         return ["--site", "both.toml"]
 
