@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from asa.runner.outlook import PlannedSpec
     from asa.strategies.base import Choice, Forecast, JobRequest, PlannedJob, PlanStep
     from asa.strategies.planning import Aim, Outlook, SearchedJob, Sketch
+    from asa.strategies.planning.parts import Block
     from asa.waits import WaitForecast
 
 _STRATEGY = "asa-plan"
@@ -686,8 +687,17 @@ def _sizes(lines: Iterable[_Line]) -> str:
     return " + ".join(words) if len(words) <= _FEW else f"{len(jobs)} jobs"
 
 
+def _partition_of(block: Block, shown: _Shown) -> str:
+    """Return the partition of a block's job, with its cluster."""
+    own = shown.outlook.question.parts.workflow.stages[block.stages[0]].partition
+    return (block.shapes[0].partition if block.shapes else own) or shown.made.capabilities.partition
+
+
 def _print_jobs(console: Console, shown: _Shown) -> None:
-    table = _table("", "Stages", "Cores", "Walltime", "Submit", "Kept back by", left=("Stages", "Kept back by"))
+    site = shown.made.capabilities
+    of_clusters = ["Partition"] if site.clusters else []
+    columns = ("", "Stages", *of_clusters, "Cores", "Walltime", "Submit", "Kept back by")
+    table = _table(*columns, left=("Stages", "Partition", "Kept back by"))
     lines = list(shown.lines(shown.sketch))
     for number, line in enumerate(lines, start=1):
         block = line.job.block
@@ -695,6 +705,7 @@ def _print_jobs(console: Console, shown: _Shown) -> None:
         table.add_row(
             f"{number}.",
             ", ".join(block.stages),
+            *(_partition_of(block, shown) for _ in of_clusters),
             f"{_cores(line)}{block.elasticity.mark}",
             format_duration(line.walltime_s),
             "now" if line.submit_s is not None and line.submit_s < 1 else when,

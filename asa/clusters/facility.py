@@ -28,6 +28,7 @@ from .backend import Member, SeveralBackends, cluster_in
 if TYPE_CHECKING:
     from asa.history import JobHistory
 
+_OF_OTHERS = "Other clusters"  # a finding that advises what this site is
 FOLDER = "clusters"
 """Folder of a run in which each cluster has its own."""
 
@@ -88,7 +89,12 @@ class SeveralClusters:
         """Examine each cluster; what is found belongs into their own site files. See `asa.backend.Examinable`."""
         each = {name: f.examine(probe=probe) for name, f in self._facilities.items() if isinstance(f, Examinable)}
         return Examination(
-            [replace(one, topic=f"{name}: {one.topic}") for name, found in each.items() for one in found.findings]
+            [
+                replace(one, topic=f"{name}: {one.topic}")
+                for name, found in each.items()
+                for one in found.findings
+                if one.topic != _OF_OTHERS
+            ]
         )
 
     def history(self, since_s: float) -> JobHistory:  # noqa: ARG002 - the port's shape
