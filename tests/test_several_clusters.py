@@ -10,7 +10,7 @@ import pytest
 from asa.backends.slurm.backend import SlurmBackend
 from slurm_fake_link import FakeLink, VirtualClock
 
-from asa.backend import Capabilities, Dependency, DependencyType, JobSpec, JobState, PartitionLimits
+from asa.backend import Capabilities, Dependency, DependencyType, JobSpec, JobState, PartitionLimits, cluster_of
 from asa.cli.revising import changed_file
 from asa.clusters import SeveralClusters
 from asa.clusters.abilities import abilities_of
@@ -18,6 +18,7 @@ from asa.clusters.backend import Member, SeveralBackends
 from asa.errors import InputError, JobNotFoundError, SubmitDeferredError, SubmitRejectedError, UnavailableError
 from asa.estimators import WaitBank
 from asa.observations import queued
+from asa.records import Submitted
 from asa.runner import RunFolder, RunPlan, drive
 from asa.runner.clusters import fetching_s, on_clusters, queue_of
 from asa.runner.forecasts import LearnedForecast, in_queues
@@ -341,6 +342,74 @@ def test_what_is_fetched_is_no_wait_and_no_reason_to_idle(keep):
     assert found.submit_s == (1300.0 if keep is Keep.AWAIT else 1000.0)
     same = Plan((replace(planned, prediction=near),))
     assert in_queues(same) is same
+
+
+class OfPair:
+    """The facility of one of a pair, which answers or not."""
+
+    notes = ()
+
+    def __init__(self, pair, name):
+        self.pair, self.name = pair, name
+
+    def connect(self, folder, *, sleep):
+        raise AssertionError
+
+    def connect_among_others(self, folder, own, *, sleep):
+        link = self.pair.links[self.name]
+        if link.down:
+            raise UnavailableError("does not answer")
+        return SlurmBackend(link, folder, self.pair.sites[self.name], own=own, clock=self.pair.clock, sleep=sleep)
+
+
+class GoneError(Exception):
+    """The client is no more."""
+
+
+@pytest.mark.parametrize("away", ["big", "small"])
+def test_a_client_that_comes_back_goes_on_while_one_cluster_is_away(tmp_path, monkeypatch, away):
+    monkeypatch.setattr("asa.clusters.away._AGAIN_S", 0.0)
+    stages = (
+        at("a", (), "batch@big"),
+        at("b", ("a",), "batch@small"),
+        at("c", (), "batch@small"),
+        at("d", (), "batch@big"),
+    )
+    folder = run_of(tmp_path, stages)
+    pair = Pair(folder.path)
+    facility = SeveralClusters({name: OfPair(pair, name) for name in pair.sites})
+
+    def connect(run):
+        return facility.connect(run.path, sleep=pair.clock.sleep)
+
+    def leaves(record):
+        if isinstance(record, Submitted) and sum(len(link.submitted) for link in pair.links.values()) >= 2:
+            raise GoneError
+
+    with pytest.raises(GoneError):
+        drive(folder, connect, on_record=leaves)
+    pair.links[away].down, back_s, sleep = True, pair.clock() + 200.0, pair.clock.sleep
+
+    def slept(seconds):
+        if pair.clock() > back_s:
+            pair.links[away].down = False
+        return sleep(seconds)
+
+    monkeypatch.setattr(pair.clock, "sleep", slept)
+    result = drive(folder, connect)
+    assert result.outcome == "completed", result.reason
+    state, _ = folder.state()
+    assert {name: cluster_of(view.job_id) for name, view in state.stages.items()} == {
+        "a": "big", "b": "small", "c": "small", "d": "big",
+    }  # fmt: skip
+    assert sum(len(link.submitted) for link in pair.links.values()) == 4, "none twice"
+
+
+def test_a_run_does_not_begin_where_a_cluster_was_never_reached(tmp_path):
+    pair = Pair(tmp_path)
+    pair.links["small"].down = True
+    with pytest.raises(UnavailableError):
+        SeveralClusters({name: OfPair(pair, name) for name in pair.sites}).connect(tmp_path)
 
 
 # ---------------------------------------------------------------------- site files

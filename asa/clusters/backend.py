@@ -33,6 +33,8 @@ from asa.backend import (
 from asa.errors import BackendError, JobNotFoundError, SubmitRejectedError, UnavailableError
 from asa.waits import QueueEvent
 
+from .away import AbsentCluster
+
 _LOOK_S = 0.5  # seconds between two questions whether it is time to look at one of the clusters
 _SAME_CLOCK_S = 2.0
 
@@ -89,9 +91,13 @@ class SeveralBackends:
         self._first = next(iter(members.values()))
         self._together: tuple[tuple[Capabilities, ...], Capabilities] | None = None
         self._live: set[str] = set()
+        self._unasked: set[str] = set()  # clusters that were away when the client began
         for member in members.values():
-            later_s = self._first.backend.now() - member.backend.now()
-            member.later_s = later_s if abs(later_s) > _SAME_CLOCK_S else 0.0
+            self._compare_clock(member)
+
+    def _compare_clock(self, member: Member) -> None:
+        later_s = self._first.backend.now() - member.backend.now()
+        member.later_s = later_s if abs(later_s) > _SAME_CLOCK_S else 0.0
 
     def close(self) -> None:
         """Close all."""
@@ -316,6 +322,7 @@ class SeveralBackends:
         while True:
             news = []
             for member in self._members.values():
+                news += self._back(member)
                 with suppress(BackendError):  # its condition says so
                     news += [self._heard(member.adopt(s)) for s in member.backend.wait(member.backend.now())]
             now_s = self.now()
@@ -325,6 +332,20 @@ class SeveralBackends:
             left_s = _LOOK_S if until_s is None else until_s - now_s
             if self._sleep(min(left_s, _LOOK_S)):
                 return []
+
+    def _back(self, member: Member) -> list[JobStatus]:
+        """If a cluster that was away is back, ask it for the run's jobs; return their states."""
+        if isinstance(member.backend, AbsentCluster) and (backend := member.backend.back()) is not None:
+            member.backend = backend
+            self._compare_clock(member)
+            self._unasked.add(member.name)
+        if member.name not in self._unasked:
+            return []
+        with suppress(BackendError):  # it is asked again
+            found = self.status([job_id for job_id in self._live if cluster_of(job_id) == member.name])
+            self._unasked.discard(member.name)
+            return [*found.values()]
+        return []
 
     def queue_events(self, most: int, *, ends: bool = False) -> Sequence[QueueEvent]:
         """Report what others' jobs did in the queues of all clusters, in order of time."""

@@ -13,6 +13,7 @@ from asa.backend import (
     Advice,
     Advisor,
     AmongOthers,
+    Backend,
     Examinable,
     Examination,
     Facility,
@@ -20,9 +21,10 @@ from asa.backend import (
     RemembersRuns,
     Troubleshooting,
 )
-from asa.errors import InputError
+from asa.errors import InputError, UnavailableError
 
 from .abilities import abilities_of
+from .away import AbsentCluster, keep, kept
 from .backend import Member, SeveralBackends, cluster_in
 
 if TYPE_CHECKING:
@@ -62,15 +64,30 @@ class SeveralClusters:
         """Connect one run to each cluster; see `asa.backend.Facility.connect`."""
         members: dict[str, Member] = {}
         try:
-            for name, facility in self._members.items():
-                backend = facility.connect_among_others(folder, folder / FOLDER / name, sleep=lambda _: True)
-                members[name] = Member(name, backend)
+            for name in self._members:
+                members[name] = Member(name, self._connected(name, folder))
             _check_systems({name: member.backend.capabilities.system for name, member in members.items()})
             return SeveralBackends(members, sleep, lambda every: abilities_of(every, moves_s=self._moves_s))
         except BaseException:
             for member in members.values():
                 member.close()
             raise
+
+    def _connected(self, name: str, folder: Path) -> Backend:
+        """Connect to one of the clusters, or stand for it, if it was reached before and cannot be now."""
+        own = folder / FOLDER / name
+
+        def connect() -> Backend:
+            backend = self._members[name].connect_among_others(folder, own, sleep=lambda _: True)
+            keep(own, backend.capabilities)
+            return backend
+
+        try:
+            return connect()
+        except UnavailableError as error:
+            if (could := kept(own)) is None:
+                raise
+            return AbsentCluster(could, error, connect)
 
     def advice(self, reason: str) -> Advice:
         """Explain why a job is pending, or how it failed."""
