@@ -221,3 +221,54 @@ def test_a_run_whose_client_was_killed_goes_on_on_both_clusters(both, typed):
     client.wait()
     typed("resume")
     assert (typed.folder / "did").read_text() == "a big\nb small\nc big\n"
+
+
+FORK = """
+name = "fork"
+[[stage]]
+name = "a"
+cores = 4
+walltime = "2m"
+partition = "normal@big"
+command = "echo a $SLURM_CLUSTER_NAME >>did; sleep 10"
+[[stage]]
+name = "b"
+after = ["a"]
+cores = 4
+walltime = "2m"
+partition = "normal@small"
+command = "echo b $SLURM_CLUSTER_NAME >>did"
+[[stage]]
+name = "c"
+after = ["a"]
+cores = 4
+walltime = "2m"
+partition = "normal@big"
+command = "echo c $SLURM_CLUSTER_NAME >>did"
+"""
+
+
+@pytest.mark.full
+def test_looks_at_a_run_go_on_while_one_cluster_is_away(both, typed):
+    """Looks alone, each by a process of its own: the stages of the other cluster run meanwhile, and the rest later."""
+    _, small = both
+    (typed.folder / "both.toml").write_text(BOTH)
+    (typed.folder / "fork.toml").write_text(FORK)
+    client = typed.begun("run", "fork.toml", "--site", "both.toml", "--strategy", "per-stage")
+    until((typed.folder / "did").exists, what="the first stage")
+    client.kill()
+    client.wait()
+
+    def did(line):
+        typed("tick", code=None)
+        return line in (typed.folder / "did").read_text()
+
+    small.stop_controller()
+    try:
+        until(lambda: did("c big"), what="the stage on the cluster that answers")
+        assert "b small" not in (typed.folder / "did").read_text()
+    finally:
+        small.start_controller()
+    until(lambda: did("b small"), what="the stage on the other")
+    until(lambda: typed("tick", code=None) is not None and "completed" in typed("status", code=None), what="the end")
+    assert sorted((typed.folder / "did").read_text().split("\n")) == ["", "a big", "b small", "c big"]
