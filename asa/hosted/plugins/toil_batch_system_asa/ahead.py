@@ -66,6 +66,7 @@ class Ahead:
     # of one walk, by job: the jobs of the batch system that it waits for; and those jobs themselves
     _waits: dict[str, set[str]] = field(default_factory=dict)
     _found: dict[str, Chain] = field(default_factory=dict)
+    _seen: dict[str, tuple[int, set[str] | None]] = field(default_factory=dict)
 
     def issued(self, job: Any) -> None:
         """Note that a job was issued."""
@@ -108,6 +109,7 @@ class Ahead:
         self._waits, self._found, size = {}, {}, -1
         # a job that follows several is reached from each: once all are known, what it brings is walked, too
         while size < (size := sum(map(len, (*self._waits.values(), *self._before.values(), self._found)))):
+            self._seen = {}
             for job in self._roots.values():
                 self._visit(job, set(), 0)
         return [chain.node(self._waits[name]) for name, chain in self._found.items()]
@@ -120,6 +122,11 @@ class Ahead:
         is_known = name in self._roots or len(self._before[name]) >= int(job.predecessorNumber)
         if not is_known or depth > _MAX_DEPTH:
             return None
+        if (seen := self._seen.get(name)) is None or seen[0] != len(mine):  # each way to it brings the same
+            self._seen[name] = seen = len(mine), self._visit_known(job, name, mine, depth)
+        return seen[1]
+
+    def _visit_known(self, job: Any, name: str, mine: set[str], depth: int) -> set[str] | None:
         if not job.has_body():
             return self._visit_next(job, name, set(), depth)
         chain, own = self.chain_of(job), set[str]()
