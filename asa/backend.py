@@ -660,7 +660,7 @@ class Capabilities:
         """
         asked = partition or self.partition
         here = self.clusters.get(cluster_of(asked))
-        if here is None:
+        if here is None or len({cluster_of(name) for name in asked.split(",")}) > 1:
             return self, asked
         return here, ",".join(name.rpartition(ON)[0] for name in asked.split(",")) or here.partition
 
@@ -689,8 +689,17 @@ class Capabilities:
         return replace(spec, cores=cores, partition=partition)
 
     def limits(self, partition: str) -> PartitionLimits:
-        """Return the known limits of a partition; of the default one if the name is empty."""
-        return self.partitions.get(partition or self.partition, _NO_LIMITS)
+        """Return the known limits of a partition; of the default one if the name is empty.
+
+        Of a partition that several clusters have, and whose cluster is not named, those with the longest walltime.
+        """
+        asked = partition or self.partition
+        if asked in self.partitions or not self.clusters or ON in asked:
+            return self.partitions.get(asked, _NO_LIMITS)
+        alike = [limits for name, limits in self.partitions.items() if name.rpartition(ON)[0] == asked]
+        return max(
+            alike, key=lambda one: math.inf if one.max_walltime_s is None else one.max_walltime_s, default=_NO_LIMITS
+        )
 
     def gives_whole_nodes(self, limits: PartitionLimits) -> bool:
         """Whether jobs never share a node of a partition."""

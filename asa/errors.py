@@ -132,6 +132,9 @@ class BackendError(AsaError):
         for now. A run tries again, and after a quarter of an hour takes the same words for a refusal.
     """
 
+    is_of_any = False
+    """Whether no other request would be accepted either, as when the cluster cannot be reached."""
+
     def __init__(
         self, message: str, *, where: str | None = None, hint: str | None = None, is_unexplained: bool = False
     ) -> None:
@@ -160,7 +163,9 @@ class UnavailableError(BackendError):
     @property
     def of_this_job(self) -> SubmitDeferredError:
         """The same for one job, where others may be accepted."""
-        return SubmitDeferredError(self.message, where=self.where, hint=self.hint)
+        error = SubmitDeferredError(self.message, where=self.where, hint=self.hint)
+        error.is_of_any = True
+        return error
 
 
 NOT_ACCEPTED = (SubmitRejectedError, SubmitDeferredError, UnavailableError)

@@ -15,12 +15,13 @@ from asa.cli.revising import changed_file
 from asa.clusters import SeveralClusters
 from asa.clusters.abilities import abilities_of
 from asa.clusters.backend import Member, SeveralBackends
+from asa.elements import Array, Elements
 from asa.errors import InputError, JobNotFoundError, SubmitDeferredError, SubmitRejectedError, UnavailableError
 from asa.estimators import WaitBank
 from asa.observations import queued
 from asa.records import Submitted
 from asa.runner import RunFolder, RunPlan, drive
-from asa.runner.clusters import fetching_s, on_clusters, queue_of
+from asa.runner.clusters import fetching_s, on_clusters, queue_of, waits_elsewhere
 from asa.runner.forecasts import LearnedForecast, in_queues
 from asa.runner.state import RunState
 from asa.sites import open_facility
@@ -59,6 +60,7 @@ class Pair:
                     self.links[name], folder, site, own=folder / "clusters" / name,
                     clock=self.clock, sleep=lambda _: True,
                 ),
+                folder / "clusters" / name,
             )
             for name, site in self.sites.items()
         }  # fmt: skip
@@ -112,6 +114,8 @@ def test_a_bound_of_several_is_the_smallest_and_an_ability_is_what_all_have():
         ("wide@big", 1, "does not exist"),
         ("", 112, None),
         ("@small", 32, None),
+        ("batch,long@big", 1, "partition 'batch', which does not exist"),
+        ("batch@big,batch@small", 1, None),
     ],
 )
 def test_a_job_is_possible_where_its_cluster_says_so(partition, cores, why):
@@ -143,6 +147,9 @@ def test_a_stage_may_go_to_each_cluster_that_has_its_partition():
         Stage("wide", cores=64),
         Stage("narrow", cores=4, partition="batch@huge"),
         Stage("here", cores=1, local=True),
+        Stage("either", cores=4, partition="batch@big,long@small,batch@small"),
+        Stage("nodes", nodes=2),
+        Stage("few", nodes=2, partition="batch@small"),
     ])  # fmt: skip
     only_big = abilities_of({"small": SMALL, "big": cluster("big", partitions={"batch": PartitionLimits()})})
     offered = {
@@ -156,6 +163,9 @@ def test_a_stage_may_go_to_each_cluster_that_has_its_partition():
         "wide": ("batch@big", ("batch@small", "batch@big")),
         "narrow": ("batch@huge", ()),
         "here": ("", ()),
+        "either": ("batch@big", ("batch@big", "long@small,batch@small")),
+        "nodes": ("batch@big", ()),
+        "few": ("batch@small", ()),
     }
     again = on_clusters(on_clusters(flow, only_big), only_big)
     assert again.stages == on_clusters(flow, only_big).stages
@@ -220,6 +230,38 @@ def test_what_all_queues_show_is_told_apart_and_in_order(pair):
     backend = pair.connect()
     assert list(backend.queue_events(10)) == []
     assert backend.condition.trouble == ""
+
+
+def test_an_array_for_a_cluster_that_is_away_stays_whole(tmp_path):
+    many = replace(at("b", (), "batch@small"), array=Array(Elements.of(range(1, 65))))
+    folder = run_of(tmp_path, (at("a", (), "batch@big"), many))
+    pair = Pair(folder.path)
+    back_s, sleep = pair.clock() + 120.0, pair.clock.sleep
+    pair.links["small"].down = True
+
+    def slept(seconds):
+        pair.links["small"].down = pair.clock() < back_s
+        return sleep(seconds)
+
+    pair.clock.sleep = slept
+    assert drive(folder, pair.connect).outcome == "completed"
+    assert [one.array for one in pair.links["small"].submitted] == ["1-64"]
+
+
+def test_times_are_on_the_clock_of_the_first_also_once_it_is_known_to_differ(pair):
+    pair.links["small"].skew_s = 300.0
+    backend = pair.connect()
+    first = backend.submit(job("a", "batch@small"))
+    status = pair.until(backend, first, JobState.COMPLETED)
+    assert abs(status.end_s - backend.now()) < 60.0
+
+
+def test_only_clusters_that_may_have_a_job_are_asked_for_it(pair):
+    backend = pair.connect()
+    first = backend.submit(job("a", "batch@big"))
+    pair.links["small"].down = True
+    assert [one.job_id for one in backend.find(["t-a"])["t-a"]] == [first]
+    assert backend.find(["t-never"]) == {"t-never": []}
 
 
 def test_a_cluster_without_jobs_of_the_run_is_not_asked_and_not_missed(pair):
@@ -412,6 +454,22 @@ def test_a_run_does_not_begin_where_a_cluster_was_never_reached(tmp_path):
         SeveralClusters({name: OfPair(pair, name) for name in pair.sites}).connect(tmp_path)
 
 
+def test_what_follows_a_local_stage_waits_for_what_is_before_that(tmp_path):
+    stages = [
+        at("a", (), "batch@big"),
+        Stage("look", cores=1, local=True, after=("a",)),
+        at("b", ("look",), "batch@small"),
+    ]
+    state = RunState("flow", Workflow("flow", stages), SITE, "abcd12345678")
+    state.stages.change("a", job_id="1@big", phase=Phase.RUNNING)
+    b = PlannedJob(("b",), 0.0, Keep.DEPENDENCY, "")
+    assert waits_elsewhere(state, b, {})
+    state.stages.change("a", phase=Phase.DONE)
+    state.stages.change("look", job_id="local-17@login1", phase=Phase.RUNNING)
+    assert not waits_elsewhere(state, b, {})
+    assert fetching_s(state, ["b"], "batch@small") == 0.0, "what a local stage leaves is everywhere"
+
+
 # ---------------------------------------------------------------------- site files
 
 
@@ -488,7 +546,6 @@ def test_what_was_known_of_a_job_is_told_to_its_cluster_in_its_words(pair):
         link.jobs = lambda _: {}
     later = pair.connect()
     for member in later._members.values():
-        member.later_s = 100.0
         assert member.adopt(member.own(known[ids[0]])).start_s == known[ids[0]].start_s
     later.recall(known.get)
     found = later.status(ids)

@@ -82,11 +82,23 @@ class AbsentCluster:
         """Raise `UnavailableError`."""
         self._refuse(f"job {spec.name!r}")
 
+    def goes_alone(self, options: Sequence[str], texts: Iterable[str]) -> bool:  # noqa: ARG002 - the port's shape
+        """Tell nothing."""
+        return False
+
+    def submit_together(self, specs: Sequence[JobSpec]) -> Sequence[str]:
+        """Raise `UnavailableError`."""
+        self._refuse(f"job {specs[0].name!r}")
+
     def find(self, tokens: Iterable[str]) -> dict[str, list[JobStatus]]:
         """Raise `UnavailableError`."""
         self._refuse(f"jobs {', '.join(tokens)}")
 
     def cancel(self, job_id: str) -> None:
+        """Raise `UnavailableError`."""
+        self._refuse(f"job {job_id}")
+
+    def withdraw(self, job_id: str) -> bool:
         """Raise `UnavailableError`."""
         self._refuse(f"job {job_id}")
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 from asa.backend import (
     ON,
@@ -43,17 +44,29 @@ _SAME_CLOCK_S = 2.0
 class Member:
     """One of several clusters.
 
-    `later_s`: by how many seconds the first cluster's clock is ahead of its own.
+    `folder`: its own in the run's, with its scripts; None if not known.
+    `first`: the cluster whose clock all go by; None if it is this one.
     """
 
     name: str
     backend: Backend
-    later_s: float = 0.0
+    folder: Path | None = None
+    first: Member | None = None
+
+    @property
+    def later_s(self) -> float:
+        """By how many seconds that cluster's clock is ahead of its own; small differences count as none."""
+        later_s = 0.0 if self.first is None else self.first.backend.now() - self.backend.now()
+        return later_s if abs(later_s) > _SAME_CLOCK_S else 0.0
 
     def close(self) -> None:
         """Close its backend."""
         if (close := getattr(self.backend, "close", None)) is not None:
             close()
+
+    def may_have(self, token: str) -> bool:
+        """Whether a job of a token may have been sent here: its script was written first."""
+        return self.folder is None or any((self.folder / "scripts").glob(f"*.{token}.sh"))
 
     def id_of(self, job_id: str) -> str:
         """Return the id by which all know a job of this cluster."""
@@ -93,11 +106,7 @@ class SeveralBackends:
         self._live: set[str] = set()
         self._unasked: set[str] = set()  # clusters that were away when the client began
         for member in members.values():
-            self._compare_clock(member)
-
-    def _compare_clock(self, member: Member) -> None:
-        later_s = self._first.backend.now() - member.backend.now()
-        member.later_s = later_s if abs(later_s) > _SAME_CLOCK_S else 0.0
+            member.first = None if member is self._first else self._first
 
     def close(self) -> None:
         """Close all."""
@@ -186,11 +195,12 @@ class SeveralBackends:
         return None if at_s is None else at_s + member.later_s
 
     def find(self, tokens: Iterable[str]) -> dict[str, list[JobStatus]]:
-        """Find jobs by their tokens on all clusters."""
+        """Find jobs by their tokens, each on the clusters to which it may have been sent."""
         wanted = list(tokens)
         found: dict[str, list[JobStatus]] = {token: [] for token in wanted}
         for member in self._members.values():
-            for token, statuses in member.backend.find(wanted).items():
+            sent = list(filter(member.may_have, wanted))
+            for token, statuses in member.backend.find(sent).items() if sent else ():
                 found[token] += map(self._heard, map(member.adopt, statuses))
         return found
 
@@ -337,7 +347,6 @@ class SeveralBackends:
         """If a cluster that was away is back, ask it for the run's jobs; return their states."""
         if isinstance(member.backend, AbsentCluster) and (backend := member.backend.back()) is not None:
             member.backend = backend
-            self._compare_clock(member)
             self._unasked.add(member.name)
         if member.name not in self._unasked:
             return []

@@ -65,7 +65,7 @@ class SeveralClusters:
         members: dict[str, Member] = {}
         try:
             for name in self._members:
-                members[name] = Member(name, self._connected(name, folder))
+                members[name] = Member(name, self._connected(name, folder), folder=folder / FOLDER / name)
             _check_systems({name: member.backend.capabilities.system for name, member in members.items()})
             return SeveralBackends(members, sleep, lambda every: abilities_of(every, moves_s=self._moves_s))
         except BaseException:

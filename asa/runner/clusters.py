@@ -32,7 +32,13 @@ def _offered(stage: Stage, site: Capabilities) -> Stage:
     if stage.local:
         return stage
     offered = stage.moldable.partitions if stage.moldable is not None else ()
-    places = list(dict.fromkeys(place for name in offered or (stage.partition,) for place in _places(name, site)))
+    places = list(
+        dict.fromkeys(
+            place
+            for name in offered or (stage.partition,)
+            for place in _places(name, site, is_of_nodes=bool(stage.nodes))
+        )
+    )
     if places == [*(offered or (stage.partition,))] or not places:
         return stage  # what is wrong with it is said when the run is checked
     own = next((place for place in places if _could_run(stage, place, site)), places[0])
@@ -44,12 +50,17 @@ def _offered(stage: Stage, site: Capabilities) -> Stage:
     return replace(stage, partition=own, moldable=moldable)
 
 
-def _places(partition: str, site: Capabilities) -> Iterator[str]:
-    """Yield a partition with the name of each cluster that has it."""
-    if ON in partition:
-        yield partition
+def _places(partition: str, site: Capabilities, *, is_of_nodes: bool) -> Iterator[str]:
+    """Yield a partition with the name of each cluster that has it, and nodes of the largest size if that matters."""
+    if ON in partition:  # of several names, those on one cluster are for its batch system to choose from
+        by_cluster: dict[str, list[str]] = {}
+        for name in partition.split(","):
+            by_cluster.setdefault(cluster_of(name), []).append(name)
+        yield from map(",".join, by_cluster.values())
         return
     for cluster, here in site.clusters.items():
+        if is_of_nodes and here.cores_per_node != site.cores_per_node:
+            continue  # with others' nodes, its cores would be others
         if not partition or all(name in here.partitions for name in partition.split(",")):
             yield here.partition_on(cluster, partition)
 
@@ -77,7 +88,7 @@ def fetching_s(run: RunCourse, stages: Iterable[str], partition: str, others: It
     here = cluster_of(partition or site.partition)
     before = {cluster_of(name or site.partition) for name in others}
     before |= {cluster_of(run.stages[name].job_id or "") for name in _before(run, stages)}
-    return site.moves_s if before - {here, ""} else 0.0
+    return site.moves_s if before & site.clusters.keys() - {here} else 0.0
 
 
 def waits_elsewhere(run: RunCourse, planned: PlannedJob, choices: Mapping[str, Choice]) -> bool:
@@ -86,11 +97,12 @@ def waits_elsewhere(run: RunCourse, planned: PlannedJob, choices: Mapping[str, C
     `choices`: shapes in which the plan asks for stages.
     """
     here = _cluster(run, planned.stages[0], choices)
-    return any(
-        (cluster_of(job_id) if (job_id := run.stages[name].job_id) else _cluster(run, name, choices)) not in {here, ""}
-        for name in _before(run, planned.stages)
-        if not run.stages[name].phase.is_settled and not run.stages[name].stage.local
-    )
+    before = {name for name in _before(run, planned.stages) if not run.stages[name].phase.is_settled}
+    while local := {name for name in before if run.stages[name].stage.local}:  # a job depends on those before them
+        further = {name for one in local for name in run.stages[one].stage.after}
+        before = (before - local) | {name for name in further if not run.stages[name].phase.is_settled}
+    there = {cluster_of(i) if (i := run.stages[name].job_id) else _cluster(run, name, choices) for name in before}
+    return bool(there & run.capabilities.clusters.keys() - {here})
 
 
 def _cluster(run: RunCourse, name: str, choices: Mapping[str, Choice]) -> str:

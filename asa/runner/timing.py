@@ -158,7 +158,8 @@ def _waits_elsewhere(state: RunState, job: PlannedJob, choices: Mapping[str, Cho
     ids = {state.stages[name].job_id for name in before(state, job.stages) if not state.stages[name].phase.is_settled}
     owns = [state.jobs[job_id] for job_id in ids if job_id is not None and job_id in state.jobs]
     others = (other.status.job_id for own in owns for other in state.units.of(own).others(own))
-    return len({cluster_of(job_id) for job_id in (*others, *filter(None, ids))} - {""}) > 1
+    there = {cluster_of(job_id) for job_id in (*others, *filter(None, ids))}
+    return len(there & state.capabilities.clusters.keys()) > 1
 
 
 def _last_s(asked_s: Mapping[str, float], names: Iterable[str]) -> float:

@@ -76,7 +76,7 @@ class ElementUnits(RoundUnits):
     ) -> tuple[Narrowed, str] | None:
         """If a part is too large, ask for half as many elements, or number them from 0."""
         is_refused = is_no_array(error)
-        if spec.array is None or (isinstance(error, SubmitRejectedError) and not is_refused):
+        if spec.array is None or error.is_of_any or (isinstance(error, SubmitRejectedError) and not is_refused):
             return None
         count = len(spec.array.elements)
         if count == 1 and (spec.array.is_compact or not is_refused):

@@ -112,8 +112,8 @@ class RequestReader:
         if qos := str(self.given.get("qos") or resources.text("qos")):
             yield f"--qos={qos}"
         clusters = _cluster_of(resources)
-        known = {site.system, *site.clusters}
-        if clusters and known.isdisjoint(clusters.split(",")):  # which asa refuses, and says why
+        names = set(clusters.split(",")) if clusters else set[str]()
+        if names and not (names <= site.clusters.keys() or site.system in names):  # which asa refuses, and says why
             yield f"--clusters={clusters}"
         if self.given.get("requeue"):
             yield "--requeue"
@@ -190,10 +190,11 @@ def _cluster_of(resources: JobResources) -> str:
 
 
 def _on_cluster(resources: JobResources, site: Capabilities, partition: str) -> str:
-    """Return a partition with the name of a job's cluster, at a site with several."""
-    cluster = _cluster_of(resources)
-    there = site.clusters.get(cluster)
-    return partition if there is None else there.partition_on(cluster, partition)
+    """Return a partition with the names of a job's clusters, at a site with several."""
+    names = list(filter(None, _cluster_of(resources).split(",")))
+    if not names or not site.clusters.keys() >= set(names):
+        return partition
+    return ",".join(site.clusters[name].partition_on(name, partition) for name in names)
 
 
 def _extra(resources: JobResources) -> list[Directive]:
