@@ -2,11 +2,12 @@
 
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 from slurm_testbed import until
 from snakemake_runs import asa_folder
-from toil_flows import put
+from toil_flows import FLOWS, put
 from toil_runs import ToilProject, missing
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
@@ -99,6 +100,22 @@ def test_results_are_those_of_toils_own_batch_system(slurm, project, name):
     project.run(given, *how, inputs=[inputs], batch_system=other)
     assert project.results()
     assert project.results() == project.results(other)
+
+
+def test_results_of_wdl_are_those_of_toils_own_batch_system(slurm, project):
+    """With a stand-in for containers on the nodes, too."""
+    if slurm.tree:
+        pytest.skip("the job of Toil's own batch system is held there")
+    put_in_path(project, "singularity", (FLOWS.parent / "singularity").read_text())
+    flow = project.write("words.wdl", (FLOWS / "words.wdl").read_text())
+    texts = [str(project.folder / project.write(f"{n}.txt", f"a b a {'c ' * n}\n")) for n in range(3)]
+    inputs = [project.write("in.json", {"words.texts": texts})]
+    for one in texts:
+        Path(one).chmod(0o644)
+    project.run(flow, "--container", "singularity", inputs=inputs)
+    project.run(flow, "--container", "singularity", inputs=inputs, batch_system="slurm")
+    assert project.results()["total.txt"] == project.results("slurm")["total.txt"]
+    assert len(project.state.stages) == 4
 
 
 def test_memory_is_doubled_after_it_was_used_up(project):
