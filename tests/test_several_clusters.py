@@ -24,6 +24,7 @@ from asa.runner import RunFolder, RunPlan, drive
 from asa.runner.clusters import fetching_s, on_clusters, queue_of, waits_elsewhere
 from asa.runner.forecasts import LearnedForecast, in_queues
 from asa.runner.state import RunState
+from asa.runner.timing import times_of
 from asa.sites import open_facility
 from asa.spec import load_workflow
 from asa.strategies.base import JobRequest, Keep, Phase, Plan, PlannedJob, PlanStep
@@ -468,6 +469,14 @@ def test_what_follows_a_local_stage_waits_for_what_is_before_that(tmp_path):
     state.stages.change("look", job_id="local-17@login1", phase=Phase.RUNNING)
     assert not waits_elsewhere(state, b, {})
     assert fetching_s(state, ["b"], "batch@small") == 0.0, "what a local stage leaves is everywhere"
+
+
+@pytest.mark.parametrize(("site", "times_s"), [(SITE, [100.0, 100.0]), (replace(SITE, moves_s=0.0), [100.0, 0.0])])
+def test_who_may_have_to_fetch_is_submitted_once_it_is_known_where_from(site, times_s):
+    stages = [at("a", (), "batch@big"), at("b", ("a",), "batch@small")]
+    state = RunState("flow", Workflow("flow", stages), site, "abcd12345678")
+    plan = [PlannedJob(("a",), 100.0, Keep.NOTHING, ""), PlannedJob(("b",), 0.0, Keep.AWAIT, "")]
+    assert times_of(state, plan) == times_s
 
 
 # ---------------------------------------------------------------------- site files

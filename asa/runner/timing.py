@@ -122,7 +122,8 @@ def times_of(
         is_unknown = is_unknown or _waits_elsewhere(state, job, choices)
         is_late = is_unknown and not job.is_addition
         time_s = math.inf if is_late else max(job.submit_s, _when_known_s(state, job))
-        if job.has_payload and job.keep is Keep.DEPENDENCY:  # else it may be submitted before its predecessors
+        # else it may be submitted before its predecessors; but where these are tells what it has to fetch
+        if job.has_payload and (job.keep is Keep.DEPENDENCY or (job.keep is Keep.AWAIT and state.capabilities.moves_s)):
             time_s = max(time_s, _last_s(asked_s, behind))
         if state.host.may_add and job.has_payload and not state.host.unclaimed.keys().isdisjoint(job.stages):
             later = (name in undecided or _is_to_be_claimed_first(state, name) for name in job.stages)
