@@ -251,7 +251,7 @@ def test_a_mended_file_says_how_long_inputs_are_waited_for_and_else_the_site_doe
     begun = flow(input_patience_s=60.0)  # as the site says
     [kept] = _merged(begun, flow(), set(), Path("x.toml"))
     assert kept.input_patience_s == 60.0
-    assert not _is_changed(flow().stages["a"], begun.stages["a"], None)
+    assert not _is_changed(flow().stages["a"], begun.stages["a"])
     [mended] = _merged(begun, flow(input_patience_s=5.0), set(), Path("x.toml"))
     assert mended.input_patience_s == 5.0
-    assert _is_changed(flow(input_patience_s=5.0).stages["a"], begun.stages["a"], None)
+    assert _is_changed(flow(input_patience_s=5.0).stages["a"], begun.stages["a"])
