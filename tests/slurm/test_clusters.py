@@ -179,7 +179,9 @@ command = "echo c $SLURM_CLUSTER_NAME >>did"
 """
 
 
-@pytest.mark.parametrize("strategy", ["asa", "asa-naive", pytest.param("asa-plan", marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    "strategy", ["asa", *(pytest.param(name, marks=pytest.mark.full) for name in ("asa-naive", "asa-plan"))]
+)
 def test_stages_of_one_run_go_to_different_clusters(typed, strategy):
     (typed.folder / "both.toml").write_text(BOTH)
     (typed.folder / "chain.toml").write_text(CHAIN)

@@ -113,7 +113,7 @@ def projects(slurm, tmp_path):
     slurm.empty()
 
 
-@pytest.fixture(params=[OLDEST, NEWEST])
+@pytest.fixture(params=[OLDEST, pytest.param(NEWEST, marks=pytest.mark.full)])
 def keeps_comments(request):
     """Yield a cluster whose accounting keeps the comments of jobs."""
     if reason := no_slurm(request.param):

@@ -87,7 +87,9 @@ def put_in_path(project, name, text):
     program.chmod(0o755)
 
 
-@pytest.mark.parametrize("name", ["words", "blast", "montage"])
+@pytest.mark.parametrize(
+    "name", ["words", *(pytest.param(name, marks=pytest.mark.full) for name in ("blast", "montage"))]
+)
 def test_results_are_those_of_toils_own_batch_system(slurm, project, name):
     """Of the newest Slurm they are those of a single machine: Toil's own asks for what this cluster cannot do there."""
     if slurm.tree and name != "words":
@@ -102,6 +104,7 @@ def test_results_are_those_of_toils_own_batch_system(slurm, project, name):
     assert project.results() == project.results(other)
 
 
+@pytest.mark.full
 def test_results_of_wdl_are_those_of_toils_own_batch_system(slurm, project):
     """With a stand-in for containers on the nodes, too."""
     if slurm.tree:
@@ -152,6 +155,7 @@ def test_what_ended_a_job_is_told(slurm, project):
     assert ended == {"killed": "KILLED", "lost": "LOST", "late": "TIMELIMIT", "big": "ERROR"}, said
 
 
+@pytest.mark.full
 def test_gpus_of_a_tool_are_its_jobs(gpus, project_on_gpus):
     put_in_path(project_on_gpus, "nvidia-smi", NVIDIA_SMI)
     wanted = "{cudaVersionMin: '11.0', cudaComputeCapability: '3.0', cudaDeviceCountMin: 2, cudaDeviceCountMax: 2}"
@@ -163,6 +167,7 @@ def test_gpus_of_a_tool_are_its_jobs(gpus, project_on_gpus):
     assert re.search(r"TresPerNode=gres[:/]gpu:2\b", told), told
 
 
+@pytest.mark.full
 def test_a_leader_that_is_killed_is_restarted_with_another_site(slurm, project_of_sites):
     """What the first has left is ended by its own site, which reaches Slurm by REST; the second one's has commands."""
     project = project_of_sites
