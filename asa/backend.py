@@ -484,6 +484,32 @@ class JobStatus:
     nodes: tuple[str, ...] = ()
     in_doubt: bool = False
 
+    def later(self, by_s: float) -> JobStatus:
+        """Return the same on a clock that is ahead by some seconds.
+
+        Examples
+        --------
+        >>> status = JobStatus("1", JobState.RUNNING, 100.0, start_s=160.0).later(30.0)
+        >>> status.submit_s, status.start_s, status.end_s
+        (130.0, 190.0, None)
+        """
+        if not by_s:
+            return self
+
+        def at(time_s: float | None) -> float | None:
+            return None if time_s is None else time_s + by_s
+
+        return replace(
+            self,
+            submit_s=self.submit_s + by_s,
+            eligible_s=at(self.eligible_s),
+            start_s=at(self.start_s),
+            payload_start_s=at(self.payload_start_s),
+            end_s=at(self.end_s),
+            expected_start_s=at(self.expected_start_s),
+            steps=tuple(replace(step, start_s=step.start_s + by_s, end_s=at(step.end_s)) for step in self.steps),
+        )
+
     @property
     def longest_part_s(self) -> float | None:
         """The longest time that an element of an array ran which completed, or reached its walltime, if known."""

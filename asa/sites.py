@@ -367,6 +367,9 @@ def _of_clusters(
     from asa.clusters import SeveralClusters  # noqa: PLC0415 - few sites have several
 
     backend = backend or "slurm"
+    if not any(hasattr(_loaded(one), "connect_among_others") for one in _family(backend) or [backend]):
+        hint = "Only Slurm has them, by its commands or its REST API."
+        raise InputError(f"backend {backend!r} has no clusters to choose from", where=sources.get(_CLUSTERS), hint=hint)
     own, for_all = (
         {k: v for k, v in of.items() if k not in _OF_CLUSTERS} for of in (file.settings if file else {}, given)
     )
@@ -388,7 +391,8 @@ def _of_clusters(
                 None if is_site else of_table or backend, name if is_site else None, of_member
             )
         except InputError as error:
-            place = f"{where}: cluster {name!r}" + (f", {error.where}" if error.where else "")
+            setting = (error.where or "").removeprefix("--option ")  # it may be in a table
+            place = f"{where}: cluster {name!r}" + (f", {setting}" if setting else "")
             raise InputError(error.message, where=place, hint=error.hint) from error
     kept = {name: {"backend": member.backend, **member.settings} for name, member in members.items()}
     return OpenedSite(

@@ -124,6 +124,15 @@ def test_a_job_is_possible_where_its_cluster_says_so(partition, cores, why):
     assert (said is None) if why is None else (why in said)
 
 
+def test_a_partition_of_no_named_cluster_may_last_as_long_as_the_longest_of_that_name():
+    longer = cluster("x", partitions={"batch": PartitionLimits(3600.0), "long": PartitionLimits(2 * 86400.0)})
+    both = abilities_of({"big": BIG, "x": longer})
+    assert both.limits("long").max_walltime_s == 2 * 86400.0
+    assert both.limits("long@big").max_walltime_s == 86400.0
+    assert both.limits("batch").max_walltime_s is None
+    assert both.limits("nowhere").max_walltime_s is None
+
+
 def test_nodes_are_as_large_as_those_of_their_cluster():
     assert SITE.there(JobSpec("a", 56, 60.0, nodes=2, partition="batch@small")).cores == 32
     assert SITE.there(JobSpec("a", 56, 60.0, nodes=2, partition="batch@big")).cores == 56
@@ -562,6 +571,11 @@ def test_what_was_known_of_a_job_is_told_to_its_cluster_in_its_words(pair):
         (JobState.RUNNING, one.start_s) for one in known.values()
     }
     assert {one.nodes for one in found.values()} == {("n1@big",), ("n1@small",)}
+
+
+def test_a_backend_without_clusters_says_so(sites):
+    with pytest.raises(InputError, match="'simulated' has no clusters to choose from"):
+        open_facility("simulated", None, {"clusters": "a,b"})
 
 
 def test_no_history_is_that_of_several_queues(sites):

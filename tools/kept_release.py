@@ -68,8 +68,8 @@ def _adapt() -> Any:
         importlib.import_module(name)
     for name, older in RENAMED.items():
         sys.modules[name] = importlib.import_module(older)
-    elements = types.ModuleType("asa.elements")
-    elements.parse_array = lambda text: text  # type: ignore[attr-defined]
+    elements: Any = types.ModuleType("asa.elements")
+    elements.parse_array = lambda text: text
     sys.modules["asa.elements"] = elements
     entries: Any = importlib.import_module("asa.runner.entries")
     entries.read_entries = lambda line: [entries.read_entry(line)]

@@ -64,21 +64,24 @@ class Member:
         if (close := getattr(self.backend, "close", None)) is not None:
             close()
 
-    def may_have(self, token: str) -> bool:
-        """Whether a job of a token may have been sent here: its script was written first."""
-        return self.folder is None or any((self.folder / "scripts").glob(f"*.{token}.sh"))
+    def sent(self, tokens: Collection[str]) -> list[str]:
+        """Return the tokens of which a job may have been sent here: its script was written first."""
+        if self.folder is None:
+            return [*tokens]
+        known = {path.stem.rpartition(".")[2] for path in (self.folder / "scripts").glob("*.sh")}
+        return [token for token in tokens if token in known]
 
     def id_of(self, job_id: str) -> str:
-        """Return the id by which all know a job of this cluster."""
+        """Return the id by which all know a job, or a node, of this cluster."""
         return f"{job_id}{ON}{self.name}"
 
     def adopt(self, status: JobStatus) -> JobStatus:
         """Return a job's state as all know it."""
-        return _moved(status, self.id_of(status.job_id), self.later_s, self.id_of)
+        return _named(status, self.id_of).later(self.later_s)
 
     def own(self, status: JobStatus) -> JobStatus:
         """Return a job's state as its cluster knows it."""
-        return _moved(status, _here(status.job_id), -self.later_s, _here)
+        return _named(status, _here).later(-self.later_s)
 
     def told(self, event: QueueEvent) -> QueueEvent:
         """Return an event of a queue as all know it."""
@@ -199,7 +202,7 @@ class SeveralBackends:
         wanted = list(tokens)
         found: dict[str, list[JobStatus]] = {token: [] for token in wanted}
         for member in self._members.values():
-            sent = list(filter(member.may_have, wanted))
+            sent = member.sent(wanted)
             for token, statuses in member.backend.find(sent).items() if sent else ():
                 found[token] += map(self._heard, map(member.adopt, statuses))
         return found
@@ -399,25 +402,10 @@ def _here(job_id: str) -> str:
     return job_id.rpartition(ON)[0]
 
 
-def _moved(status: JobStatus, job_id: str, by_s: float, named: Callable[[str], str]) -> JobStatus:
-    """Return a job's state by another id, clock and names of nodes."""
-
-    def at(time_s: float | None) -> float | None:
-        return None if time_s is None else time_s + by_s
-
-    return replace(
-        status,
-        job_id=job_id,
-        submit_s=status.submit_s + by_s,
-        eligible_s=at(status.eligible_s),
-        start_s=at(status.start_s),
-        payload_start_s=at(status.payload_start_s),
-        end_s=at(status.end_s),
-        expected_start_s=at(status.expected_start_s),
-        steps=tuple(replace(s, start_s=s.start_s + by_s, end_s=at(s.end_s)) for s in status.steps),
-        bad_nodes=tuple(map(named, status.bad_nodes)),
-        nodes=tuple(map(named, status.nodes)),
-    )
+def _named(status: JobStatus, name: Callable[[str], str]) -> JobStatus:
+    """Return a job's state with other names of the job and its nodes."""
+    nodes, bad_nodes = tuple(map(name, status.nodes)), tuple(map(name, status.bad_nodes))
+    return replace(status, job_id=name(status.job_id), nodes=nodes, bad_nodes=bad_nodes)
 
 
 def cluster_in(trouble: str) -> tuple[str, str]:

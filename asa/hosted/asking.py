@@ -53,9 +53,8 @@ class HostRequest:
 
         `longer_s`: what it is to get in that case, since it has run out of time; None if it has not.
         """
-        site = expected.site
-        limits = site.partitions.get(self.partition or site.partition)
-        max_s = math.inf if limits is None or limits.max_walltime_s is None else limits.max_walltime_s
+        limit_s = expected.site.limits(self.partition).max_walltime_s
+        max_s = math.inf if limit_s is None else limit_s
         given_s = self.walltime_s
         if given_s is None and longer_s is not None:
             given_s = min(longer_s, max_s)

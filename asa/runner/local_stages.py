@@ -282,21 +282,7 @@ class BackendWithLocalStages:
             self._live.discard(status.job_id)
         else:
             self._live.add(status.job_id)
-        later = self._later
-        return replace(
-            status,
-            job_id=f"{_PREFIX}{status.job_id}",
-            submit_s=status.submit_s + self._later_s,
-            eligible_s=later(status.eligible_s),
-            start_s=later(status.start_s),
-            payload_start_s=later(status.payload_start_s),
-            end_s=later(status.end_s),
-            expected_start_s=later(status.expected_start_s),
-            steps=tuple(replace(s, start_s=s.start_s + self._later_s, end_s=later(s.end_s)) for s in status.steps),
-        )
-
-    def _later(self, time_s: float | None) -> float | None:
-        return None if time_s is None else time_s + self._later_s
+        return replace(status, job_id=f"{_PREFIX}{status.job_id}").later(self._later_s)
 
 
 def _unchangeable(job_id: str) -> BackendError:

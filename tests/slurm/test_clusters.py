@@ -87,13 +87,18 @@ def typed(both, tmp_path):
         assert code in {None, done.returncode}, done.stdout + done.stderr
         return done.stdout + done.stderr
 
-    def begun(*words):
-        return subprocess.Popen(
+    def killed(*words):
+        """Type a command that runs something, and kill it once the first stage has begun."""
+        with subprocess.Popen(
             [sys.executable, "-m", "asa", *words],
             cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+        ) as client:  # fmt: skip
+            try:
+                until((folder / "did").exists, what="the first stage")
+            finally:
+                client.kill()
 
-    asa.folder, asa.begun = folder, begun
+    asa.folder, asa.killed = folder, killed
     return asa
 
 
@@ -217,10 +222,7 @@ def test_of_requests_to_two_clusters_the_first_to_start_runs_the_work_and_the_ot
 def test_a_run_whose_client_was_killed_goes_on_on_both_clusters(both, typed):
     (typed.folder / "both.toml").write_text(BOTH)
     (typed.folder / "chain.toml").write_text(CHAIN)
-    client = typed.begun("run", "chain.toml", "--site", "both.toml", "--strategy", "asa")
-    until((typed.folder / "did").exists, what="the first stage")
-    client.kill()
-    client.wait()
+    typed.killed("run", "chain.toml", "--site", "both.toml", "--strategy", "asa")
     typed("resume")
     assert (typed.folder / "did").read_text() == "a big\nb small\nc big\n"
 
@@ -256,10 +258,7 @@ def test_looks_at_a_run_go_on_while_one_cluster_is_away(both, typed):
     _, small = both
     (typed.folder / "both.toml").write_text(BOTH)
     (typed.folder / "fork.toml").write_text(FORK)
-    client = typed.begun("run", "fork.toml", "--site", "both.toml", "--strategy", "per-stage")
-    until((typed.folder / "did").exists, what="the first stage")
-    client.kill()
-    client.wait()
+    typed.killed("run", "fork.toml", "--site", "both.toml", "--strategy", "per-stage")
 
     def did(line):
         typed("tick", code=None)

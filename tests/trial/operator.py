@@ -353,8 +353,10 @@ class Operator:
 
     def _begun(self) -> int:
         """Return how often the run has begun, or begun anew."""
-        with suppress(OSError, TypeError):
-            return len(_BEGINS.findall((self.run / "journal.jsonl").read_text(errors="replace")))  # type: ignore[operator]
+        if self.run is None:
+            return 0
+        with suppress(OSError):
+            return len(_BEGINS.findall((self.run / "journal.jsonl").read_text(errors="replace")))
         return 0
 
     def _send_away(self, client: Client, begun: int) -> None:
