@@ -65,6 +65,8 @@ class Run:
     max_jobs
         How many jobs the hosting program hands over at a time, which limits the allocations requested ahead. None for
         no limit.
+    records
+        A list to which the run's records are added as they happen, after those of earlier clients.
     """
 
     workflow: Workflow
@@ -84,6 +86,7 @@ class Run:
     fail_fast: bool = False
     is_open: bool = False
     max_jobs: int | None = None
+    records: list[Record] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "strategy", whole(self.strategy))
@@ -98,7 +101,7 @@ class Active(Submitter):
     forecast: Forecast
     begins_s: float  # when the workflow is submitted, on the batch system's clock
     emit: Callable[[Record], None]  # called with each record
-    records: list[Record] = field(default_factory=list)
+    records: list[Record] = field(init=False)
     begun: bool = False  # whether the workflow was submitted
     is_behind: bool = False  # whether its jobs' states since the last client are still unknown
     kept: object = None  # what the strategy keeps from plan to plan
@@ -113,6 +116,7 @@ class Active(Submitter):
 
     def __post_init__(self) -> None:
         self.attempts = Attempts(self.state)
+        self.records = [] if self.run.records is None else self.run.records
 
     def commit(self, *entries: Entry) -> None:
         """Write entries to the journal, all at once, then apply them to the state and learn from them."""

@@ -85,6 +85,8 @@ def drive(
         # strategies without a forecast store waits, too: take the estimator that is made fastest
         estimator = plan.estimator if strategy.forecast is ForecastKind.LEARNED else _LIGHTEST
         bank = _bank(folder, estimator, backend.now())
+        records: list[Record] = []
+        latest: list[RunState] = []
         run = Run(
             plan.make_workflow(),
             strategy,
@@ -101,11 +103,13 @@ def drive(
             fail_fast=plan.fail_fast,
             is_open=bool(plan.host),
             max_jobs=plan.max_jobs,
+            records=records,
         )
 
         notifier = Notifier(folder)
 
         def each_pass(states: Sequence[RunState], wake_s: float | None) -> None:
+            latest[:] = states
             folder.pulse(backend.condition, states[0], wake_s)
             notifier.look(states[0])
             on_pass(states, backend, wake_s)
@@ -120,13 +124,13 @@ def drive(
                 on_pass=each_pass,
             )
         finally:  # also if the run is left: it may never be resumed
-            _keep_run_times(folder)
+            _keep_run_times(folder, latest, records)
         notifier.ended(result.records)
         bank.close()
     if result.outcome == "completed":
         cost = {"calls": backend.condition.calls, "client_cpu_s": time.process_time()}
         with suppress(ValueError):  # the clocks contradict each other: no metrics
-            workflow = folder.state()[0].workflow  # revised stages, if any
+            workflow = (latest or folder.state())[0].workflow  # revised stages, if any
             folder.write_metrics({**asdict(measure(workflow, result.records)), **cost})
     return result
 
@@ -142,12 +146,12 @@ def kind_of(stage: str) -> str:
     return stage.partition(".")[0]
 
 
-def _keep_run_times(folder: RunFolder) -> None:
+def _keep_run_times(folder: RunFolder, latest: Sequence[RunState], records: Iterable[Record]) -> None:
     """Store the stages' run times in the bank; if that fails, the run continues."""
     plan = folder.plan
     with suppress(AsaError):
         if plan.bank:
-            state, records = folder.state()
+            state, records = (latest[0], records) if latest else folder.state()
             jobs = {job_id: job.status for job_id, job in state.jobs.items()}
             in_turn_s = state.units.tasks.longest_in_turn_s(state)
             times = run_times_of(plan.id, state.workflow, plan.capabilities, records, jobs, in_turn_s=in_turn_s)

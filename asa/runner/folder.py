@@ -9,7 +9,7 @@ import re
 import shlex
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import field, replace
 from datetime import datetime
@@ -30,7 +30,7 @@ from asa.errors import InputError, JournalError, LeaseError, OwnerError, near
 from asa.printable import on_one_line
 from asa.records import Record, RunEnded
 from asa.runner.entries import Again, Entry, Intended
-from asa.runner.journal import Journal, consistent, read_journal
+from asa.runner.journal import Journal, JournalReader, consistent
 from asa.runner.requests import CancelRequest
 from asa.runner.state import Observation, RunState
 from asa.strategies.base import PlannedJob
@@ -261,8 +261,7 @@ class RunFolder:
         self._journal: Journal | None = None
         self._pulsed_s = -math.inf
         self._passed_over: set[str] = set()
-        # what `state` last read, and what it made of that
-        self._last_read: tuple[tuple[object, ...], RunState, tuple[Record, ...]] | None = None
+        self._told: _Told | None = None
         file = self.path / _PLAN
         try:
             with open_file(file) as opened:
@@ -407,7 +406,7 @@ class RunFolder:
         JournalError
             A stage has completed that was never submitted, according to the journal.
         """
-        self._check_known(self._completed(), journal.entries)
+        self._check_known(self._completed(), _submitted(journal.entries))
 
     def sleep(self, seconds: float) -> bool:
         """Sleep, updating the pulse; return whether a request ended the sleep early."""
@@ -504,7 +503,7 @@ class RunFolder:
             "cannot be written", str(self.path / _PLAN), "Fix its permissions, or free disk space.", JournalError
         ):
             _write_plan(self.path, plan)
-        self.plan = plan
+        self.plan, self._told = plan, None  # which was told by the old one
 
     # ------------------------------------------------------------------ for everybody
 
@@ -564,7 +563,9 @@ class RunFolder:
             return None
 
     def state(self) -> tuple[RunState, list[Record]]:
-        """Return the run's state, from its journal alone, to be read only; needs no lease.
+        """Return the run's state and records, from its journal alone, to be read only; needs no lease.
+
+        The next call goes on with the same state, and reads only what was added to the journal.
 
         Raises
         ------
@@ -573,29 +574,13 @@ class RunFolder:
         """
         # read before the journal, which must know of these
         ended, has_completed = self._completed(), (self.path / _METRICS).exists()
-        journal = self._journal_as_it_is()
-        if self._last_read is not None and self._last_read[0] == (journal, ended, has_completed):
-            return self._last_read[1], list(self._last_read[2])
-        entries = read_journal(self.path / _JOURNAL, max_bytes=self._max_bytes)[0]
-        self._check_known(ended, entries)
-        records: list[Record] = []
-        with consistent(self.path / _JOURNAL):
-            workflow = self.plan.make_workflow()
-            state = RunState(self.plan.name, workflow, self.plan.capabilities, self.plan.id, folder=str(self.path))
-            for entry in entries:
-                records += [news.record if isinstance(news, Observation) else news for news in state.apply(entry)]
-        if has_completed and not any(isinstance(r, RunEnded) and r.outcome == "completed" for r in records):
+        told, self._told = self._told or _Told(self.path, self.plan, self._max_bytes), None
+        told.read_on()
+        self._check_known(ended, told.known)
+        if has_completed and told.state.outcome != "completed" and not any(map(_completes, told.records)):
             self._refuse_journal("that the run has completed")
-        self._last_read = (journal, ended, has_completed), state, tuple(records)
-        return state, records
-
-    def _journal_as_it_is(self) -> tuple[int, ...] | None:
-        """Identify the journal's present content; None without one."""
-        try:
-            about = (self.path / _JOURNAL).stat()
-        except OSError:
-            return None
-        return about.st_ino, about.st_size, about.st_mtime_ns
+        self._told = told  # not if it was refused
+        return told.state, list(told.records)
 
     def write_metrics(self, metrics: Mapping[str, Any]) -> None:
         """Store the run's cost, for people and programs."""
@@ -613,8 +598,7 @@ class RunFolder:
             return []
         return [s.name for s in self.plan.stages if quote(f"{self.plan.id}/{s.name}", safe="") in left]
 
-    def _check_known(self, ended: Iterable[str], entries: Iterable[Entry]) -> None:
-        known = {name for entry in entries if isinstance(entry, Intended) for name in entry.planned.stages}
+    def _check_known(self, ended: Iterable[str], known: Collection[str]) -> None:
         for stage in ended:
             if stage not in known:
                 self._refuse_journal(f"of stage {stage!r}, which has completed")
@@ -633,6 +617,47 @@ class RunFolder:
                 return sorted(self.path / _REQUESTS / name for name in names if name not in self._passed_over)
         except OSError:
             return []
+
+
+class _Told:
+    """A run's state as its journal tells it.
+
+    `known`: names of the stages that have been submitted.
+    """
+
+    state: RunState
+
+    def __init__(self, path: Path, plan: RunPlan, max_bytes: int) -> None:
+        self.records: list[Record] = []
+        self.known: set[str] = set()
+        self._path, self._plan = path, plan
+        self._reader = JournalReader(path / _JOURNAL, max_bytes=max_bytes)
+
+    def read_on(self) -> None:
+        """Take in what the journal has told since; all of it, if it was replaced.
+
+        Raises `JournalError`: as `RunFolder.state` does; this object is of no use afterwards.
+        """
+        entries, is_whole = self._reader.read()
+        with consistent(self._path / _JOURNAL):
+            if is_whole:
+                plan = self._plan
+                workflow = plan.make_workflow()
+                self.state = RunState(plan.name, workflow, plan.capabilities, plan.id, folder=str(self._path))
+                self.records, self.known = [], set()
+            self.known |= _submitted(entries)
+            for entry in entries:
+                found = self.state.apply(entry)
+                self.records += [news.record if isinstance(news, Observation) else news for news in found]
+
+
+def _submitted(entries: Iterable[Entry]) -> set[str]:
+    """Return the names of stages that were submitted, by a journal."""
+    return {name for entry in entries if isinstance(entry, Intended) for name in entry.planned.stages}
+
+
+def _completes(record: Record) -> bool:
+    return isinstance(record, RunEnded) and record.outcome == "completed"
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 
 from asa.core import safe
@@ -15,6 +16,7 @@ from asa.core.store import LineFile
 from asa.errors import JournalError, LeaseError
 from asa.runner.entries import Entry, read_entries, write_entries
 
+_END_BYTES = 1024
 _CONTROL = re.compile(rb"[\x01-\x1f\x7f]")  # none of these occurs in a line of JSON
 
 
@@ -45,35 +47,79 @@ def read_journal(path: Path, *, is_acted_on: bool = False, max_bytes: int = JOUR
     OwnerError
         The caller acts on it, but others own it or can change it.
     """
-    entries: list[Entry] = []
-    sound = lines = 0
-    rest = bytearray()
-    try:
-        with open_file(path) as file:
-            about = os.fstat(file.fileno())
-            if is_acted_on:
-                safe.check(path, about)
-            for block in read_blocks(file, path, JOURNAL_BYTES, _max_bytes(path, about, max_bytes)):
-                _check_rest(rest, path)
-                at = 0 if rest else _read_block(block, entries)
-                sound += at
-                lines += block.count(b"\n", 0, at)
-                rest += block[at:]
-    except FileNotFoundError:
-        return [], 0
-    except TooLargeError as error:  # its message says what to do
-        raise JournalError(f"is not read: {error.strerror}", where=str(path)) from error
-    except OSError as error:
-        raise JournalError(
-            f"cannot be read: {error.strerror}", where=str(path), hint="Check the path and its permissions."
-        ) from error
-    if not _is_torn(bytes(rest)):
-        raise JournalError(
-            "is damaged",
-            where=f"{path}:{lines + 1}",
-            hint="What was done since is not known. Restore it; or look at the queue, and start a new run.",
-        )
-    return entries, sound
+    reader = JournalReader(path, is_acted_on=is_acted_on, max_bytes=max_bytes)
+    entries, _ = reader.read()
+    return entries, reader.sound_bytes
+
+
+class JournalReader:
+    """Reads a journal, and later what was added to it.
+
+    `path`, `is_acted_on`, `max_bytes`: as for `read_journal`.
+    `sound_bytes`: how many of its bytes hold the entries that were read.
+    """
+
+    def __init__(self, path: Path, *, is_acted_on: bool = False, max_bytes: int = JOURNAL_BYTES) -> None:
+        self.sound_bytes = 0
+        self._path, self._is_acted_on, self._bound = path, is_acted_on, max_bytes
+        self._lines = 0  # that were read
+        self._inode = -1
+        self._end = b""  # what stood before `sound_bytes`, by which the file is known again
+
+    def read(self) -> tuple[list[Entry], bool]:
+        """Return the entries that were added since the last time, and whether these are all that it has.
+
+        They are all that it has at first, and if the file has been replaced since.
+        Raises `JournalError`, `OwnerError`: as `read_journal` does.
+        """
+        path = self._path
+        entries: list[Entry] = []
+        rest = bytearray()
+        try:
+            with open_file(path) as file:
+                about = os.fstat(file.fileno())
+                if self._is_acted_on:
+                    safe.check(path, about)
+                most = _max_bytes(path, about, self._bound)
+                is_whole = not self._goes_on(file, about)
+                for block in read_blocks(file, path, JOURNAL_BYTES, most):
+                    _check_rest(rest, path)
+                    at = 0 if rest else _read_block(block, entries)
+                    self.sound_bytes += at
+                    self._lines += block.count(b"\n", 0, at)
+                    self._end = block[max(at - _END_BYTES, 0) : at] or self._end
+                    rest += block[at:]
+        except FileNotFoundError:
+            self._forget()
+            return [], True
+        except TooLargeError as error:  # its message says what to do
+            raise JournalError(f"is not read: {error.strerror}", where=str(path)) from error
+        except OSError as error:
+            raise JournalError(
+                f"cannot be read: {error.strerror}", where=str(path), hint="Check the path and its permissions."
+            ) from error
+        if not _is_torn(bytes(rest)):
+            raise JournalError(
+                "is damaged",
+                where=f"{path}:{self._lines + 1}",
+                hint="What was done since is not known. Restore it; or look at the queue, and start a new run.",
+            )
+        return entries, is_whole
+
+    def _goes_on(self, file: BufferedReader, about: os.stat_result) -> bool:
+        """Go to where the last reading ended; or to the beginning, if this is another file, and return False."""
+        begin = self.sound_bytes - len(self._end)
+        if self._end and about.st_ino == self._inode:
+            file.seek(begin)
+            if file.read(len(self._end)) == self._end:
+                return True
+            file.seek(0)
+        self._forget()
+        self._inode = about.st_ino
+        return False
+
+    def _forget(self) -> None:
+        self.sound_bytes, self._lines, self._end = 0, 0, b""
 
 
 def _max_bytes(path: Path, about: os.stat_result, max_bytes: int) -> int:

@@ -16,8 +16,9 @@ from asa.backends.simulated import Machine, SimulatedBackend
 from asa.backends.simulated.engine import Engine, JobTable
 
 from asa.backend import CLUSTER_FILE, Condition
-from asa.errors import InputError, LeaseError
+from asa.errors import InputError, JournalError, LeaseError
 from asa.runner import CancelRequest, RunFolder, RunPlan, drive, find_run, list_runs
+from asa.runner import journal as journals
 from asa.runner.entries import Begun
 from asa.runner.journal import Journal, read_journal
 from asa.runner.state import RunState
@@ -53,23 +54,84 @@ def test_a_run_is_driven_from_its_folder(tmp_path):
     assert drive(folder, lambda _: world).records == result.records, "a run that has ended is not run again"
 
 
-def test_a_journal_is_read_again_only_once_it_has_changed(tmp_path, monkeypatch):
-    """Whoever looks sees each new entry, and may change the list of records."""
-    folder, reads = RunFolder.create(tmp_path, plan()), []
-    monkeypatch.setattr(
-        "asa.runner.folder.read_journal", lambda *of, **how: reads.append(1) or read_journal(*of, **how)
-    )
-    before, _ = folder.state()
+def test_whoever_looks_again_reads_on(tmp_path, monkeypatch):
+    """Each look has the state that a first look would have, from the lines that were added since the one before."""
+    other = RunFolder.create(tmp_path / "other", plan())
+    assert drive(other, lambda _: machine()).outcome == "completed"
+    (other.path / "metrics.json").unlink()
+    lines = (other.path / "journal.jsonl").read_bytes().splitlines(keepends=True)
+    folder, read = RunFolder.create(tmp_path, plan()), []
+    block_of = journals._read_block
+
+    def counted(block, entries):
+        at = block_of(block, entries)
+        read.append(block.count(b"\n", 0, at))
+        return at
+
+    monkeypatch.setattr(journals, "_read_block", counted)
+
+    def look():
+        first, second = (one.state() for one in (folder, RunFolder(folder.path)))
+        assert first[1] == second[1]
+        assert dict(first[0].stages) == dict(second[0].stages)
+        assert {i: job.status for i, job in first[0].jobs.items()} == {i: j.status for i, j in second[0].jobs.items()}
+        first[1].clear()  # it is the caller's
+
+    journal = folder.path / "journal.jsonl"
+    look()
+    for number, line in enumerate(lines):
+        with journal.open("ab") as file:
+            file.write(line[: len(line) // 2])
+        look()  # it ignores what is not whole yet
+        with journal.open("ab") as file:
+            file.write(line[len(line) // 2 :])
+        look()
+        assert sum(read) == (number + 1) + sum(range(1, number + 2)) + sum(range(number + 1))
+    assert folder.state()[0].outcome == "completed"
+
+
+@pytest.mark.parametrize("how", ["replaced", "shortened", "removed", "rewritten"])
+def test_a_journal_that_is_not_the_one_it_was_is_read_from_its_beginning(tmp_path, how):
+    folder = RunFolder.create(tmp_path, plan())
+    drive(folder, lambda _: machine())
+    (folder.path / "metrics.json").unlink()
+    path = folder.path / "journal.jsonl"
+    assert folder.state()[0].outcome == "completed"
+    lines = path.read_bytes().splitlines(keepends=True)
+    changed = lines[:2]
+    if how == "replaced":
+        path.rename(tmp_path / "former")
+    elif how == "removed":
+        path.unlink()
+        changed = []
+    elif how == "rewritten":
+        changed = [lines[0], *lines]
+    path.unlink(missing_ok=True) if how == "removed" else path.write_bytes(b"".join(changed))
+    state, records = folder.state()
+    again, same = RunFolder(folder.path).state()
+    assert state.outcome == again.outcome
+    assert records == same
+
+
+def test_a_journal_that_was_damaged_meanwhile_names_its_line(tmp_path):
+    folder = RunFolder.create(tmp_path, plan())
     with folder.driven() as journal:
         journal.append(Begun(0.0))
-        begun, records = folder.state()
-        records.clear()
-        again, kept = folder.state()
-    assert before is not begun
-    assert again is begun
-    assert len(kept) == 1
-    assert len(reads) == 2
-    assert drive(folder, lambda _: machine()).outcome == folder.state()[0].outcome == "completed"
+        assert len(folder.state()[1]) == 1
+        journal.append(Begun(1.0))
+        path = folder.path / "journal.jsonl"
+        path.write_bytes(path.read_bytes() + b"nonsense\n" * 2)
+        for _ in range(2):
+            with pytest.raises(JournalError, match=r"is damaged[^:]*") as refused:
+                folder.state()
+            assert refused.value.where == f"{path}:3"
+
+
+def test_a_revised_plan_is_told_anew(tmp_path):
+    folder = RunFolder.create(tmp_path, plan())
+    assert folder.state()[0].name == "first"
+    folder.revise(name="second")
+    assert folder.state()[0].name == "second"
 
 
 def test_a_run_forgets_its_cluster_and_that_of_its_pool(tmp_path):
