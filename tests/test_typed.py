@@ -2,20 +2,23 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from enum import StrEnum
-from typing import Any, Literal, NamedTuple, get_args
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args, get_type_hints
 
 import pytest
 from pydantic import TypeAdapter
 
 from asa.backend import Capabilities, Dependency, DependencyType, JobSpec, JobState, JobStatus
-from asa.core.typed import made, written, written_by_field
+from asa.core.typed import _defaults, made, written, written_by_field, written_in_short
 from asa.elements import Elements
 from asa.runner import entries
 from asa.strategies.base import Keep, PlannedJob
 from asa.waits import WaitForecast
 from asa.workflow import Stage
+
+DEFAULTS = Path(__file__).parent / "data" / "kept" / "journal-defaults.json"
 
 
 class Colour(StrEnum):
@@ -76,9 +79,40 @@ VALUES = [
 def test_values_are_read_as_they_were_written_by_this_and_by_pydantic(value):
     adapter, text = TypeAdapter(type(value)), written(value)
     assert json.loads(text) == json.loads(adapter.dump_json(value))
-    for each in (text, written_by_field(value), adapter.dump_json(value)):
+    for each in (text, written_in_short(value), written_by_field(value), adapter.dump_json(value)):
         assert made(type(value), json.loads(each)) == value
         assert adapter.validate_json(each) == value
+
+
+def test_only_what_has_its_default_in_value_and_type_is_left_out():
+    assert written_in_short(Outer("x", 1.0, setting=True)) == '{"name":"x","wait_s":1.0,"kind":"a","setting":true}'
+    assert written_in_short(Inner(0)) == '{"cores":0}'
+    [told] = (json.loads(entries.write_entry(entries.Reported(JobStatus("17", JobState.PENDING, submit_s=0.0)))),)
+    assert told == {"status": {"job_id": "17", "state": "pending", "submit_s": 0.0}, "kind": "told"}
+
+
+def test_what_a_journal_leaves_out_means_for_ever_what_it_meant():
+    """A default that changed would change what was written by then."""
+    kept = json.loads(DEFAULTS.read_text())
+    now = {kind.__name__: of for kind, of in defaults_of(*get_args(entries.Entry))}
+    for kind, of in kept.items():
+        for name, default in of.items():
+            assert now[kind].get(name, default) == default, (kind, name)
+    new = {kind: {name: one for name, one in of.items() if name not in kept.get(kind, ())} for kind, of in now.items()}
+    assert not any(new.values()), f"add these to {DEFAULTS.name}"
+
+
+def defaults_of(*kinds):
+    """Yield all types whose values are in those of some types, with the defaults of their fields, in words."""
+    left, seen = list(kinds), set()
+    while left:
+        kind = left.pop()
+        left += get_args(kind)
+        if kind in seen or not is_dataclass(kind):
+            continue
+        seen.add(kind)
+        left += get_type_hints(kind).values()
+        yield kind, {name: repr(one) for name, one in _defaults(kind) if one is not MISSING}
 
 
 GOOD = {"name": "x", "wait_s": 2}

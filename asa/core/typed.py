@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from types import NoneType, UnionType
@@ -32,6 +32,25 @@ def written(value: Any) -> str:
     ('{"cores":28,"after":[]}', Job(cores=28, after=('a',)))
     """
     return json.dumps(value, default=_parts, ensure_ascii=False, separators=(",", ":"))
+
+
+def written_in_short(value: Any) -> str:
+    """Write a value as `written` does, without the fields that have their default; a field with a `Literal` type stays.
+
+    What is read later has the default of that time, so defaults of what is kept in files must not change.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @dataclass
+    ... class Job:
+    ...     cores: int
+    ...     after: tuple[str, ...] = ()
+    ...     nice: int = 0
+    >>> written_in_short(Job(28, nice=5))
+    '{"cores":28,"nice":5}'
+    """
+    return json.dumps(value, default=_parts_in_short, ensure_ascii=False, separators=(",", ":"))
 
 
 def written_by_field(value: Any) -> str:
@@ -58,6 +77,30 @@ def _parts(value: Any) -> Any:
     if isinstance(value, frozenset):
         return sorted(value)
     raise TypeError(f"{type(value).__name__} cannot be written")
+
+
+def _parts_in_short(value: Any) -> Any:
+    if not is_dataclass(value):
+        return _parts(value)
+    parts = {}
+    for name, default in _defaults(value.__class__):
+        part = getattr(value, name)
+        if part is not default and (part.__class__ is not default.__class__ or part != default):
+            parts[name] = part
+    return parts
+
+
+@cache
+def _defaults(kind: Any) -> tuple[tuple[str, Any], ...]:
+    """Return a type's fields with their defaults; `MISSING`, which no value is, for one that is always written."""
+    hints = get_type_hints(kind)
+
+    def default_of(field: Field[Any]) -> Any:
+        if get_origin(hints[field.name]) is Literal:
+            return MISSING
+        return field.default if field.default_factory is MISSING else field.default_factory()
+
+    return tuple((field.name, default_of(field)) for field in fields(kind))
 
 
 @cache

@@ -452,7 +452,7 @@ class RunState(RunCourse):
     def _resized(self, job: Job) -> Iterator[Record]:
         """Record cores given back since the last report, by the job itself and by jobs that joined it."""
         line = self.line_of(job)
-        widths_by_job = self.accounts.widths_in(line)
+        widths_by_job = self.accounts.widths_in(line) if line[0].status.steps else {}
         for part in line if line[0] is job else [job]:
             changes = widths_by_job.get(part.status.job_id, [])[1:]
             for at_s, cores in changes[part.resized :]:

@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from slurm_testbed import NEWEST, Testbed, make_home, missing, until
+from slurm_desk import Desk
+from slurm_testbed import NEWEST, Testbed, missing, until
 
 from asa import keepers
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = ("sbatch", "squeue", "sacct", "scancel", "scontrol", "sinfo", "scrontab", "sacctmgr")
 OWN = "# mine\n#SCRON -t 1\n@yearly true\n"
 FLOW = """
 name = "flow"
@@ -47,34 +47,14 @@ def place(request):
         testbed.stop()
 
 
-class Typed:
-    """Commands of a user, and the table."""
+class Typed(Desk):
+    """A desk of root, and the table."""
 
     def __init__(self, testbed):
-        self.testbed, self.folder = testbed, testbed.folder("cron")
-        self.as_root = testbed.env["TB_AS_ROOT"].split()
-        (self.folder / "flow.toml").write_text(FLOW)
-        bin_ = self.folder / "bin"
-        bin_.mkdir()
-        for name in COMMANDS:
-            (bin_ / name).write_text(f'#!/bin/sh\nexec {" ".join(self.as_root)} {name} "$@"\n')
-            (bin_ / name).chmod(0o755)
-        self.environment = {
-            "HOME": make_home(self.folder),
-            "PATH": f"{bin_}:{Path(sys.executable).parent}:/usr/bin:/bin",
-            "ASA_RUNS": str(self.folder / "runs"),
-            "ASA_TRUSTED": os.environ["ASA_TRUSTED"],
-            "ASA_KEEP": "ASA_TRUSTED",
-        }
+        self.testbed, self.as_root = testbed, testbed.env["TB_AS_ROOT"].split()
+        super().__init__(testbed, "cron", prefix=self.as_root, also=("scrontab",), ASA_KEEP="ASA_TRUSTED")
+        self.write("flow.toml", FLOW)
         self.put(OWN)
-
-    def asa(self, *words):
-        command = [sys.executable, "-m", "asa", *words]
-        done = subprocess.run(
-            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stderr
 
     def put(self, table):
         subprocess.run([*self.as_root, "scrontab", "-"], input=table, text=True, check=True)
@@ -82,11 +62,6 @@ class Typed:
     @property
     def table(self):
         return self.testbed.run_as_root("scrontab", "-l")
-
-    @property
-    def run(self):
-        [run] = [path for path in (self.folder / "runs").iterdir() if path.is_dir()]
-        return run
 
 
 def test_jobs_of_the_crontab_take_a_run_to_its_end(place):

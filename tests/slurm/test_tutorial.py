@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from slurm_testbed import NEWEST, make_home, until
+from slurm_desk import Desk
+from slurm_testbed import NEWEST, until
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = ("sbatch", "squeue", "sacct", "scancel", "scontrol", "sinfo", "sacctmgr", "sshare", "sdiag", "sprio")
 
 
 def _on_a_cluster():
@@ -42,20 +42,14 @@ def here(slurm, request):
     if request.param is _of_the_readme and slurm.release == NEWEST:
         pytest.skip("takes minutes: the tutorial's commands, which are the same and more, run there")
     before = os.umask(0)  # jobs are another user's than this test's, and write where it made folders
-    folder = slurm.folder(f"tutorial{request.param.__name__}")
+    desk = Desk(slurm, f"tutorial{request.param.__name__}", COLUMNS="100")
+    folder = desk.folder
     place = folder / "reads"
     shutil.copytree(ROOT / "examples" / "reads", place)
     place.chmod(0o777)
     subprocess.run([sys.executable, "make_reads.py", "--bases", "5000"], cwd=place, check=True)
-    bin_ = folder / "bin"
-    bin_.mkdir()
-    for name in COMMANDS:
-        (bin_ / name).write_text(f'#!/bin/sh\nexec {" ".join(slurm.prefix)} {name} "$@"\n')
-        (bin_ / name).chmod(0o755)
-    path = f"{bin_}:{Path(sys.executable).parent}:/usr/bin:/bin"
     _has_a_past(slurm, folder)
-    environment = {"HOME": make_home(folder), "PATH": path, "COLUMNS": "100", "ASA_RUNS": str(place / "asa-runs")}
-    yield request.param(), place, environment | {"ASA_TRUSTED": os.environ["ASA_TRUSTED"]}
+    yield request.param(), place, desk.environment | {"ASA_RUNS": str(place / "asa-runs")}
     os.umask(before)
 
 
