@@ -833,11 +833,18 @@ class Condition:
         Why it cannot be reached, in words; empty while it can.
     calls
         How many calls were made to it so far.
+    away
+        Of several clusters, those that cannot be reached: why, by name. `trouble` is about all of these.
     """
 
     heard_s: float
     trouble: str = ""
     calls: int = 0
+    away: Mapping[str, str] = field(default_factory=dict)
+
+    def trouble_of(self, job_id: str) -> str:
+        """Return why the cluster of a job cannot be reached, in words; empty while it can."""
+        return self.away.get(cluster_of(job_id), "") if self.away else self.trouble
 
 
 @dataclass(frozen=True, slots=True)

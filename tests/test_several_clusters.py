@@ -19,7 +19,7 @@ from asa.elements import Array, Elements
 from asa.errors import InputError, JobNotFoundError, SubmitDeferredError, SubmitRejectedError, UnavailableError
 from asa.estimators import WaitBank
 from asa.observations import queued
-from asa.records import Submitted
+from asa.records import Ended, Submitted
 from asa.runner import RunFolder, RunPlan, drive
 from asa.runner.clusters import fetching_s, on_clusters, queue_of, waits_elsewhere
 from asa.runner.forecasts import LearnedForecast, in_queues
@@ -455,6 +455,28 @@ def test_a_client_that_comes_back_goes_on_while_one_cluster_is_away(tmp_path, mo
         "a": "big", "b": "small", "c": "small", "d": "big",
     }  # fmt: skip
     assert sum(len(link.submitted) for link in pair.links.values()) == 4, "none twice"
+
+
+@pytest.mark.parametrize("away", ["small", "big"])
+def test_a_job_that_nobody_needs_is_cancelled_while_another_cluster_is_away(tmp_path, away):
+    stages = (
+        at("fails", (), "batch@big", "sleep 60; exit 3"),
+        at("follows", ("fails",), "batch@big"),
+        at("goes-on", (), "batch@small", "sleep 400"),
+    )
+    folder = run_of(tmp_path, stages)
+    pair, ended = Pair(folder.path), []
+    began_s, sleep = pair.clock(), pair.clock.sleep
+
+    def slept(seconds):
+        pair.links[away].down = 30.0 < pair.clock() - began_s < 330.0
+        return sleep(seconds)
+
+    pair.clock.sleep = slept
+    drive(folder, pair.connect, on_record=lambda one: ended.append(one) if isinstance(one, Ended) else None)
+    [cancelled] = [one.time_s - began_s for one in ended if one.stages == ("follows",)]
+    assert (cancelled < 300.0) == (away == "small"), cancelled
+    assert [one.state for one in ended if one.stages == ("goes-on",)] == [JobState.COMPLETED]
 
 
 def test_a_run_does_not_begin_where_a_cluster_was_never_reached(tmp_path):

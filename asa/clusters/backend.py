@@ -133,8 +133,9 @@ class SeveralBackends:
         heard_s = {name: one.heard_s + self._members[name].later_s for name, one in each.items()}
         asked = {cluster_of(job_id) for job_id in self._live}
         heard = min((heard_s[name] for name in asked), default=max(heard_s.values()))
-        trouble = "; ".join(f"{name}: {one.trouble}" for name, one in each.items() if one.trouble)
-        return Condition(heard, trouble, sum(one.calls for one in each.values()))
+        away = {name: one.trouble for name, one in each.items() if one.trouble}
+        trouble = "; ".join(f"{name}: {why}" for name, why in away.items())
+        return Condition(heard, trouble, sum(one.calls for one in each.values()), away)
 
     def now(self) -> float:
         """Read the first cluster's clock."""

@@ -120,6 +120,7 @@ class BackendWithLocalStages:
         return replace(
             far_condition,
             trouble=f"{far_condition.trouble}; {_OF_HERE}{near}" if far_condition.trouble else f"{_OF_HERE}{near}",
+            away={**far_condition.away, "": near} if far_condition.away else {},
         )
 
     def now(self) -> float:

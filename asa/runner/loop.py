@@ -430,7 +430,8 @@ def _follow_plan(active: Active) -> float | None:
         if plan.cancellations:
             wanted = {c.job_id: c.reason for c in plan.cancellations}
             kept = wanted.keys() - cancel(active, wanted, {c.job_id: c.substitute for c in plan.cancellations})
-            if active.backend.condition.trouble or any(active.is_to_begin(job_id) for job_id in kept):
+            condition = active.backend.condition
+            if any(condition.trouble_of(job_id) or active.is_to_begin(job_id) for job_id in kept):
                 return now + AGAIN_S[0]  # nothing could be decided, or a payload is just beginning
             continue  # jobs that were given back are planned again
         missing = list(missing_jobs(active, now))  # all jobs of a stage are submitted before jobs that depend on it

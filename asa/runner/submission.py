@@ -44,8 +44,8 @@ def cancel(
     `substitutes`: the jobs that replace some of them, once these are gone.
 
     While the run continues, a job whose payload has not begun is first prevented from beginning it: else the payload
-    might begin between look and cancellation, and complete just as it is killed. If the batch system cannot be asked
-    now, nothing is decided, since the known states may be outdated.
+    might begin between look and cancellation, and complete just as it is killed. If its cluster cannot be asked now,
+    nothing is decided, since the known states may be outdated.
     """
     jobs = active.state.jobs
     had_begun = {job_id for job_id in reasons if jobs[job_id].status.payload_start_s is not None}
@@ -55,7 +55,7 @@ def cancel(
     decided, is_over, given_up = set[str](), active.state.outcome is not None, list[Entry]()
     for job_id, reason in reasons.items():
         job = active.state.jobs[job_id]
-        if job.status.state.is_final or (active.backend.condition.trouble and not is_over):
+        if job.status.state.is_final or (active.backend.condition.trouble_of(job_id) and not is_over):
             continue
         if not job.giving_up:
             # the job was to be cancelled because it was idle

@@ -232,7 +232,7 @@ class Trier:
             why, detail = watch.wrong[0].replace(str(self._folder), "")[:120], "\n".join(watch.wrong)
         grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak_kib
         if grown_kib << 10 > MAX_BYTES:
-            why, detail = "took more than 1 GiB of memory", f"{grown_kib} KiB"
+            why, detail = f"took more than {MAX_BYTES >> 20} MiB of memory", f"{grown_kib} KiB"
         if why and finding is None:
             finding = Finding(self.reader.name, why, "", data, detail)
         return refused, finding
