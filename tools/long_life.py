@@ -12,7 +12,8 @@ time of the day, and that of a new client that reads the journal of that day and
 batch system is away for an hour, answers with nothing now and then, and puts jobs back into the queue.
 
 `slurm`: clients of one user, each with a run of its own, on one bank, while `tests/trial` injects faults without a
-pause; a client that has died is followed by `asa resume`. It prints, every minute, what the clients have that live.
+pause; a client that has died is followed by `asa resume`. It prints, every minute, what the clients have that live. If
+a stage ran again after it had completed, and no fault explains that, its files are kept in a folder `long-life-SEED`.
 
 Below each table are the slopes, by least squares over the second half of the time, and what is promised. The exit code
 is 1 if a promise is broken.
@@ -427,6 +428,7 @@ def slurm(options: argparse.Namespace, root: Path) -> int:
     from slurm_testbed import missing
     from trial.many import Many, trial_of
     from trial.place import Cluster
+    from trial.verdict import judge_once
 
     if os.geteuid() != 0:
         raise SystemExit("long_life.py: clusters of its own need root")
@@ -446,11 +448,18 @@ def slurm(options: argparse.Namespace, root: Path) -> int:
             print(_row(at_s / HOUR, samples[-1]), flush=True)
         faults = ", ".join(f"{kind} {count}" for kind, count in sorted(many.counts.items()))
         print(f"\n{faults}\n{sum(one.completed for one in many.driven)} runs completed")
-        for trouble in (twice := [*many.troubles, *(f"{part} ran again" for part in many.ran_twice())]):
-            print(trouble)
+        once = judge_once(many, place.marks)
+        for text in once.invalid:
+            print(f"by a fault, whatever asa does: {text}")
+        for text in (broken := [*many.troubles, *once.broken]):
+            print(f"BROKEN: {text}")
     finally:
         place.stop()
-    return verdict(samples, HOUR, options.minutes / 60) | bool(twice)
+    if broken:
+        shutil.copytree(root, kept := Path(f"long-life-{trial.seed}"), symlinks=True)
+        kept.joinpath("events").write_text("".join(f"{at_s:.2f} {what} {more}\n" for at_s, what, more in many.events))
+        print(f"kept in {kept}")
+    return verdict(samples, HOUR, options.minutes / 60) | bool(broken)
 
 
 def _of_all(at_s: float, many: Any, place: Any) -> Sample:

@@ -1,6 +1,5 @@
 """Many clients of one user, each with runs of its own, on one cluster and one bank, for `tools/long_life.py`."""
 
-import itertools
 import random
 import signal
 import subprocess
@@ -16,7 +15,6 @@ from .draw import Fault, Step, Trial, draw
 from .faults import suffer
 from .operator import Client, Operator, toml
 from .place import Cluster
-from .verdict import read
 
 KINDS = (
     *("kill", "term", "int", "away", "controller_restart", "controller_away", "hold", "requeue", "requeue_hold"),
@@ -29,7 +27,7 @@ def trial_of(version: str, strategy: str, seed: int) -> Trial:
     """Return the trial of a cluster that many clients share; its own steps and faults are not used."""
     trial = draw(seed, version, "cli", strategy, ticks=False)
     site = replace(trial.site, accounting=False, clock_off_s=0, min_job_age_s=600, load=0, small_tmp=False)
-    return replace(trial, site=site, faults=(), steps=trial.steps[:1])
+    return replace(trial, site=site, faults=(), steps=trial.steps[:1], fail_fast=False)
 
 
 @dataclass
@@ -132,13 +130,3 @@ class Many(Operator):
             Step(name, before, 1, round(self.chance.uniform(1.0, self.seconds), 1), retries=2)
             for name, before in zip(names, after, strict=True)
         )
-
-    def ran_twice(self) -> list[str]:
-        """Return the stages that ran again after they had completed."""
-        ran = sorted(read(self.place.marks), key=lambda one: one.part)
-        found = []
-        for part, of in itertools.groupby(ran, key=lambda one: one.part):
-            many = list(of)
-            well = min((one.ended_line for one in many if one.well), default=None)
-            found += [part] * any(well is not None and one.at_line > well for one in many)
-        return found

@@ -103,6 +103,15 @@ def judge(operator: Operator, marks: str, left: list[str]) -> Verdict:
     return verdict
 
 
+def judge_once(operator: Operator, marks: str) -> Verdict:
+    """Judge only that nothing ran again after it had completed, and nothing beside itself."""
+    verdict = Verdict(operator.trial)
+    judged = _Judge(operator, verdict, read(marks))
+    for part in judged.of:
+        judged.once(part)
+    return verdict
+
+
 class _Judge:
     def __init__(self, operator: Operator, verdict: Verdict, ran: list[Execution]) -> None:
         self.operator, self.trial, self.verdict, self.ran = operator, operator.trial, verdict, ran
@@ -117,7 +126,7 @@ class _Judge:
     def judge(self, left: list[str]) -> None:
         for step in self.trial.steps:
             for part in step.parts:
-                self._once(part)
+                self.once(part)
             self._order(step)
             self._needless(step)
         if self.operator.lost:
@@ -143,14 +152,14 @@ class _Judge:
         rerun = self.trial.rerun
         for step in self.trial.steps:
             for part in step.parts:
-                self._once(part)
+                self.once(part)
                 if step.when == "success" and (step.name in rerun) != any(one.well for one in self.of[part]):
                     ran = f"{len(self.of[part])} times"
                     self.verdict.broken.append(f"{part} ran {ran} after --from {self.trial.again_from}")
 
     # ------------------------------------------------------------------ once
 
-    def _once(self, part: str) -> None:
+    def once(self, part: str) -> None:
         by_nonce = {one.nonce: one for one in self.of[part]}
         for before, after in pairwise(sorted(self.of[part], key=lambda one: one.at_line)):
             well = [one for one in self.of[part] if one.well and one.ended_line < after.at_line]
