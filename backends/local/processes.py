@@ -19,6 +19,8 @@ UNBEGUN_EXIT = 88
 NO_OUTPUT = "no output"
 """Replaces an exit code if a job's output cannot be written."""
 
+_MAX_PID = 1 << 22  # of Linux
+
 # not in `asa.job`, since a server runs without asa
 _FIRST_PROCESS = Path(__file__).with_name("first.sh").read_text("utf-8")
 
@@ -39,11 +41,13 @@ class Doing:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process runs; requires that it would be visible."""
+        """Whether the process runs, in a session of its own and as this user; requires that it would be visible."""
         if self.boot != boot():
             return False
         fields = _stat(self.pid)
-        return fields is not None and fields[0] not in "ZX" and fields[19] == self.start
+        if fields is None or fields[0] in "ZX" or fields[19] != self.start:
+            return False
+        return fields[2] == fields[3] == str(self.pid) and may_be_a_job(self.pid) and _is_own(self.pid)
 
     def watch(self) -> int | None:
         """Open a descriptor that signals its end; None if the system has none, or the process has ended."""
@@ -61,9 +65,24 @@ class Doing:
         fields = _stat(self.pid)
         if self.boot != boot() or not self.is_seen or (fields is not None and fields[19] != self.start):
             return
-        for pid in list(_in_session(self.pid)):
+        for pid in list(_in_session(self.pid)) if may_be_a_job(self.pid) else ():
             with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+                if _is_own(pid):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def may_be_a_job(pid: int) -> bool:
+    """Whether a number may be that of a job's process: a signal to 0, 1 or a negative one ends much more than a job."""
+    return 1 < pid <= _MAX_PID and pid not in {os.getpid(), os.getpgrp(), os.getsid(0)}
+
+
+def _is_own(pid: int) -> bool:
+    """Whether a process has the same user: root may signal those of others, too."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("Uid:"):
+                return line.split()[1] == str(os.getuid())
+    return False
 
 
 @cache
@@ -114,9 +133,10 @@ def doing_of(folder: Path) -> Doing | None:
         text = (folder / "process").read_text(encoding="utf-8", errors="replace")
         head, _, tail = text.rpartition(")")
         boot_id, space, pid = head.split(" ", 3)[:3]
-        return Doing(boot_id, space, int(pid), tail.split()[19])
+        doing = Doing(boot_id, space, int(pid), tail.split()[19])
     except (FileNotFoundError, ValueError, IndexError):
         return None
+    return doing if may_be_a_job(doing.pid) else None
 
 
 def code_of(folder: Path) -> int | str | None:
@@ -132,6 +152,8 @@ def code_of(folder: Path) -> int | str | None:
 
 def tell_session(pid: int, number: signal.Signals, *, whole: bool = True) -> None:
     """Signal all processes of a session; or only the group of its first process, which is faster."""
+    if not may_be_a_job(pid):
+        return
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
     for other in list(_in_session(pid, but_group=pid)) if whole else ():

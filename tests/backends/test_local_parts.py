@@ -1,13 +1,17 @@
 """Parts of this machine's queue, without processes: settings, the outlook, files."""
 
 import os
+import shutil
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
-from asa.backends.local import LocalMachine, examination
+from asa.backends.local import LocalMachine, examination, processes
 from asa.backends.local.outlook import Awaited, foresee
+from asa.backends.local.server import Server
 from asa.backends.local.settings import cores_here, default_spool
-from asa.backends.local.spool import Changes, Spool, SpooledStanding, host, written
+from asa.backends.local.spool import Changes, JobOrder, Spool, SpooledStanding, host, process_space, put, written
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -144,3 +148,102 @@ def test_a_spool_tells_of_what_is_there(tmp_path):
         spool.standing(8)
     assert oct(spool.root.stat().st_mode & 0o777) == "0o700"
     assert spool.root.stat().st_uid == os.getuid()
+
+
+# ---------------------------------------------------------------------- whom the server signals
+
+
+@pytest.fixture
+def signalled(monkeypatch):
+    """Note which processes would be signalled, and signal none."""
+    found = []
+    for name in ("kill", "killpg"):
+        monkeypatch.setattr(os, name, lambda pid, number, name=name: found.append((name, pid, number)))
+    return found
+
+
+def _planted(pid, start=None):
+    """Return the file of a job's process as it would be of any process, with the start that it really has."""
+    stat = processes._stat(pid)
+    fields = ["S", "1", str(pid), str(pid), *"0" * 15, start or (stat[19] if stat else "7"), "0"]
+    return f"{processes.boot()} {process_space()} {pid} (sh) {' '.join(fields)}\n"
+
+
+def _serve_a_planted_job(tmp_path, text):
+    """Let a server take over a running job with such a process, cancel it, and end what is left; return the server."""
+    spool = Spool(tmp_path / "spool")
+    spool.make()
+    order = JobOrder("1@h", 1, 1, 0.001, 0.0, str(tmp_path), "/o", "/e", {}, 0o22)
+    number = spool.next_number()
+    spool.publish(number, order, b"true\n", held=False)
+    put(spool.jobs / "1" / "status.json", written(SpooledStanding(state="running", start_s=1.0, eligible_s=1.0)))
+    put(spool.jobs / "1" / "process", text.encode())
+    (spool.jobs / "1" / "cancel").touch()
+    now_s = 1e9
+    server = Server(spool, clock=lambda: now_s)
+    server._open()
+    try:
+        for _ in range(3):
+            server._looked_s = server._retry_s = -1e9
+            server._work()
+            now_s += 1e6
+        (spool.jobs / "1" / "order.json").write_text("{") if (spool.jobs / "1").exists() else None
+        server.running.clear()
+        server._looked_s = -1e9
+        server._work()  # rejects what it cannot read
+    finally:
+        os.close(server._bell)
+        os.close(server._changes)
+    return server
+
+
+@pytest.mark.parametrize("pid", ["0", "1", "-1", "-7", "own", "session", "4194305", "9" * 40, "9" * 5000])
+def test_a_planted_process_file_has_nothing_signalled(tmp_path, signalled, pid):
+    number = {"own": os.getpid(), "session": os.getsid(0)}.get(pid, pid)
+    text = f"{processes.boot()} {process_space()} {number} (sh) S 1 {'0 ' * 16} 7 0\n"
+    if len(pid) < 8:
+        text = _planted(int(number))
+    _serve_a_planted_job(tmp_path, text)
+    (tmp_path / "process").write_text(text)
+    assert processes.doing_of(tmp_path) is None
+    assert signalled == []
+
+
+@pytest.mark.parametrize("pid", [0, 1, -1])
+def test_no_signal_goes_to_all_processes_whoever_asks(signalled, pid):
+    doing = processes.Doing(processes.boot(), process_space(), pid, (processes._stat(pid) or ["7"] * 20)[19])
+    assert not doing.is_alive
+    doing.end_rest()
+    processes.tell_session(pid, signal.SIGKILL)
+    assert signalled == []
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may signal processes of others")
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_process_of_another_user_is_never_signalled(tmp_path, signalled, is_over):
+    """Also not what it leaves in its session after its end."""
+    program = ["sh", "-c", "sleep 60 & echo; exit"] if is_over else ["sh", "-c", "echo; read -r x; exit"]
+    theirs = subprocess.Popen(
+        program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=64203, group=64203, start_new_session=True
+    )
+    try:
+        theirs.stdout.read(1)
+        text = _planted(theirs.pid)
+        if is_over:
+            theirs.wait()
+        _serve_a_planted_job(tmp_path, text)
+        assert signalled == []
+    finally:
+        ours = list(processes._in_session(theirs.pid))
+        for pid in ours:
+            subprocess.run([shutil.which("kill"), "-9", str(pid)], check=True)
+        theirs.communicate()
+
+
+def test_a_job_s_own_process_is_signalled(tmp_path, signalled):
+    own = subprocess.Popen(["cat"], stdin=subprocess.PIPE, start_new_session=True)
+    try:
+        _serve_a_planted_job(tmp_path, _planted(own.pid))
+        assert ("killpg", own.pid, signal.SIGTERM) in signalled
+    finally:
+        own.communicate()
