@@ -119,7 +119,8 @@ def _maker(kind: Any) -> Callable[[Any], Any]:
     if origin is not None:
         return _BY_ORIGIN[origin](get_args(kind))
     if issubclass(kind, Enum):
-        return cast("Callable[[Any], Any]", kind)
+        members = {member.value: member for member in kind}
+        return lambda given: members[given] if given.__class__ is str and given in members else kind(given)
     return _record(kind) if issubclass(kind, tuple) else _object(kind)
 
 

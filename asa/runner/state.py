@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, fields
+from operator import attrgetter
 
 from asa.backend import JobState, JobStatus
 from asa.core.late import dataclass
@@ -56,6 +57,7 @@ from asa.strategies.base import Phase, PlannedJob, RunView, StageView
 from asa.waits import WaitObservation
 from asa.workflow import Stage, Workflow
 
+_FACTS = attrgetter(*(one.name for one in fields(JobStatus) if one.name != "reason"))
 _HARMLESS = (
     Begun,
     Shaped,
@@ -351,6 +353,8 @@ class RunState(RunCourse):
         name, stages, job_id = self.name, job.planned.stages, status.job_id
         units = self.units.of(job)
         units.heard(self, job, is_anew=requeued)
+        if (job.observed or status.start_s is None) and _FACTS(status) == _FACTS(was):
+            return  # only its reason has changed, as that does most often
         if status.start_s is not None and (was.start_s is None or requeued):
             yield Started(time_s=status.start_s, run=name, stages=stages, job_id=job_id)
             self.allocated(job, status.start_s)
