@@ -1,7 +1,4 @@
-"""Toil's jobs through asa: ``--batchSystem asa``.
-
-Toil finds a batch system by the beginning of a top-level module's name; this one is installed as such.
-"""
+"""Toil's jobs through asa: ``--batchSystem asa``; Toil finds a batch system by the beginning of a module's name."""
 
 from typing import Any
 

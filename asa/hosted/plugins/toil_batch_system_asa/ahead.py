@@ -11,6 +11,7 @@ import copy
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 from toil.bus import get_job_kind
@@ -50,15 +51,11 @@ class Chain:
         return HostJob(str(self.jobs[0].jobStoreID), kind, self, tuple(waits), detail, label)
 
 
-@dataclass(slots=True)
+@dataclass
 class Ahead:
-    """The jobs that Toil has issued or will issue, as far as its job store tells.
-
-    `config`: Toil's.
-    """
+    """The jobs that Toil, with this configuration, has issued or will issue, as far as its job store tells."""
 
     config: Any
-    _jobs: Any = None  # the job store
     _roots: dict[str, Any] = field(default_factory=dict)  # issued jobs, and ended ones that others follow
     _read: dict[str, Any] = field(default_factory=dict)  # descriptions of jobs that are not issued yet
     _before: dict[str, set[str]] = field(default_factory=dict)  # by job: those that it directly follows, as far as seen
@@ -93,7 +90,7 @@ class Ahead:
                 end = copy.deepcopy(end)
                 end.detach_body()
                 is_there = all(self._left(str(other)) for other in end.nextSuccessors() or ())
-                if not is_there or (following := nextChainable(end, self._store(), self.config)) is None:
+                if not is_there or (following := nextChainable(end, self._store, self.config)) is None:
                     break
                 jobs.append(copy.copy(following))
                 following.replace(end)
@@ -160,10 +157,9 @@ class Ahead:
             self._read[name] = self._load(name)
         return self._read[name]
 
+    @cached_property
     def _store(self) -> Any:
-        if self._jobs is None:
-            self._jobs = Toil.resumeJobStore(self.config.jobStore)
-        return self._jobs
+        return Toil.resumeJobStore(self.config.jobStore)
 
     def _load(self, name: str) -> Any:
         """Read a job that no worker runs now: reading one that is being written would make Toil discard that.
@@ -171,7 +167,7 @@ class Ahead:
         A job that is gone, as most are once they have ended, is not waited for.
         """
         try:
-            return self._store().load_job(name) if self._store().job_exists(name) else None
+            return self._store.load_job(name) if self._store.job_exists(name) else None
         except NoSuchJobException:
             return None
 

@@ -27,8 +27,7 @@ _WORKFLOW: Final = re.compile(r"\.(?:cwl|wdl|py)\Z")
 class ToilRequests(AsksFor):
     """Reads what jobs ask for.
 
-    `config`: Toil's.
-    `is_local`: whether jobs run on this computer.
+    `config`: Toil's. `is_local`: whether jobs run on this computer.
     """
 
     config: Any
