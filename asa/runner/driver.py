@@ -125,6 +125,8 @@ def drive(
             )
         finally:  # also if the run is left: it may never be resumed
             _keep_run_times(folder, latest, records)
+            if bank.store is not None:
+                bank.store.close()
         notifier.ended(result.records)
         bank.close()
     if result.outcome == "completed":

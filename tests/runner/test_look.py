@@ -1,5 +1,8 @@
 """Runs that are looked at once in a while, by clients that remember nothing but what is in the run's folder."""
 
+import os
+from pathlib import Path
+
 from asa.backends.slurm.backend import SlurmBackend
 from slurm_fake_link import FakeLink, VirtualClock
 
@@ -26,8 +29,8 @@ class Lossy(FakeLink):
         return super().submit(job)
 
 
-def looked(tmp_path, lost, every_s=60.0, strategy="per-stage"):
-    plan = RunPlan("abcd1234", "x", "x", tuple(CHAIN), strategy, "slurm-cli", SITE, created_s=1.7e9)
+def looked(tmp_path, lost, every_s=60.0, strategy="per-stage", bank=""):
+    plan = RunPlan("abcd1234", "x", "x", tuple(CHAIN), strategy, "slurm-cli", SITE, created_s=1.7e9, bank=bank)
     folder, clock = RunFolder.create(tmp_path, plan), VirtualClock()
     link = type("One", (Lossy,), {"lost": lost})(clock, folder.path)
     looks = 0
@@ -61,3 +64,15 @@ def test_looks_that_follow_each_other_too_soon_wait_for_what_may_come_late(tmp_p
     assert kinds.count("sought") == 1, "once, however many look before the time is over"
     assert folder.state()[0].outcome == "completed"
     assert looks > 10
+
+
+def test_a_look_leaves_no_file_open(tmp_path):
+    """Also where one process looks again and again, and each look has learned something."""
+
+    def of_the_bank():
+        return [path for one in Path("/proc/self/fd").iterdir() if "bank" in (path := os.path.realpath(one))]
+
+    looks, *_ = looked(tmp_path, (), bank=str(tmp_path / "bank"))
+    assert looks > 1
+    assert list((tmp_path / "bank").glob("*.jsonl"))
+    assert not of_the_bank()
