@@ -36,8 +36,10 @@ demo: $(VENV)/.run  ## Compare the ways of asking for Montage's resources on a s
 	$(BIN)/asa compare montage --system uppmax --cores 160 --widths 28,56,112,160,320,640 --seeds $(SEEDS) \
 		--estimator asa-queue --history 100 --plot out/demo.png --report out/demo.html
 
-# Tests of real daemons mostly wait, so that more workers than cores are of use.
-WORKERS ?= $(shell cores=$$(nproc 2>/dev/null || echo 2); echo $$((cores > 8 ? cores : 8)))
+# Tests of real daemons mostly wait, so that more workers than cores are of use; each comes to have 1.2 GB of memory.
+WORKERS ?= $(shell cores=$$(nproc 2>/dev/null || echo 2); most=$$((cores > 8 ? cores : 8)); \
+	free=$$(awk '/^MemAvailable/ { print int($$2 / 1300000) }' /proc/meminfo 2>/dev/null); free=$${free:-8}; \
+	echo $$((free >= most ? most : free > 2 ? free : 2)))
 
 # Compiled once before, lest every worker does: kernels, and what pytest makes of the files of tests. Those of one line share
 # kernels. If something cannot be made here, the tests say so.
