@@ -36,7 +36,7 @@ from typing import Any
 from asa.backend import Facility, Setting, Site
 from asa.core import plugins, safe
 from asa.core.documents import open_file, read_text, read_toml
-from asa.core.files import in_words, replacing
+from asa.core.files import in_words, replacing, without_tilde
 from asa.core.late import dataclass
 from asa.errors import InputError, UnknownNameError, near
 from asa.units import parse_duration, parse_price
@@ -183,7 +183,7 @@ def site_path(site: str) -> Path:
     'here.toml'
     """
     is_path = os.sep in site or site.endswith(".toml")
-    return Path(site).expanduser() if is_path else sites_folder() / f"{site}.toml"
+    return without_tilde(site, "site") if is_path else sites_folder() / f"{site}.toml"
 
 
 def read_site(site: str) -> SiteFile:

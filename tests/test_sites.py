@@ -349,6 +349,12 @@ def test_a_link_stays_one_and_a_mode_stays(folder, tmp_path):
     assert real.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.parametrize("asked", [{"site": "~nosuch/x"}, {"backend": "local", "settings": {"spool": "~nosuch/x"}}])
+def test_a_home_folder_that_is_not_known_is_told(asked):
+    with pytest.raises(InputError, match="no home folder that is known here"):
+        open_facility(**asked)
+
+
 def test_what_cannot_be_written_is_told(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"):

@@ -50,6 +50,18 @@ def read_text(path: Path, encoding: str = "utf-8", errors: str = "strict", max_b
     return read_file(path, max_bytes).decode(encoding, errors)
 
 
+def without_tilde(path: str, where: str) -> Path:
+    """Return a path with a home folder in place of ``~`` or ``~user``; `where`: what names it.
+
+    Raises `InputError`: there is no such user, or no home folder is known.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        hint = "Write the whole path."
+        raise InputError(f"{path} is in no home folder that is known here", where=where, hint=hint) from error
+
+
 @contextmanager
 def in_words(what: str, where: object, hint: str, kind: type[AsaError] = InputError) -> Iterator[None]:
     """Turn a system error into an error of asa that says what cannot be done, why, and what to do."""

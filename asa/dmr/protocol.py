@@ -133,7 +133,7 @@ class DmrRequest:
                 whole(message["to"], "to"),
                 float(message["wait_s"]),
             )
-        except (KeyError, TypeError, InputError) as error:
+        except (KeyError, TypeError, OverflowError, InputError) as error:
             raise ValueError(f"cannot be understood: {error}") from error
         is_known = message.get("v") == _VERSION and request.what in get_args(_What)
         if not is_known or (request.wish is None) != (request.what in ("expand", "done")):

@@ -112,12 +112,13 @@ def _is_whole(line: bytes, value: Any) -> bool:
 
 
 def is_record(row: Row) -> bool:
-    """Whether a row has the types of a record. Its texts are interned, since rows have many equal ones."""
+    """Whether a row has the types and the kind of a record. Its texts are interned, since rows have many equal ones."""
     try:
         row[3], row[6], row[7] = intern(row[3]), intern(row[6]), intern(row[7])
         row[8], row[10], row[11] = intern(row[8]), intern(row[10]), intern(row[11])
-        return bool(row[1] + row[2] + row[4] + row[5] + row[9] + sum(row[12] or ()) < math.inf)
-    except TypeError:
+        is_finite = -math.inf < row[1] + row[2] + row[4] + row[5] + row[9] + sum(row[12] or ()) < math.inf
+        return is_finite and row[3] in _KINDS and len(row[12] or LEVELS) == len(LEVELS)
+    except (TypeError, OverflowError):
         return False
 
 

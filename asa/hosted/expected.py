@@ -16,6 +16,7 @@ from asa.runtimes.forecast import RunForecast, forecast_run
 from asa.units import format_duration, round_walltime
 
 _SURELY = 0.001
+_MAX_RUN_S = 1e9  # thirty years: a benchmark with more is damaged
 _MIN_WALLTIME_S = 300.0  # lower bound of a walltime that was learned
 _SAFETY = 1.5  # factor on the longest run time seen
 
@@ -54,7 +55,7 @@ class Expectations:
         """Add the host's measurements (kind, cores, seconds, moment) for kinds without known run times."""
         found: dict[str, list[RunTime]] = {}
         for kind, cores, run_s, at_s in times:
-            if kind not in self._times and run_s >= 0:
+            if kind not in self._times and 0 <= run_s < _MAX_RUN_S:
                 run = RunTime(self.workflow, kind, max(cores, 1), run_s, at_s, self.site.system)
                 found.setdefault(kind, []).append(run)
         self._times |= {kind: sorted(runs, key=lambda run: run.at_s) for kind, runs in found.items()}

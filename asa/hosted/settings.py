@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from asa.core.files import without_tilde
 from asa.errors import InputError
 from asa.estimators.store import default_folder
 from asa.runner.folder import own_runs
@@ -36,7 +37,7 @@ def bank_folder(named: str | None) -> Path | None:
     """Return the folder of the bank; None for ``none``."""
     if named == "none":
         return None
-    return default_folder() if not named else Path(named).expanduser()
+    return default_folder() if not named else without_tilde(named, "the bank")
 
 
 def run_name(name: str, otherwise: str) -> str:

@@ -214,7 +214,7 @@ def kept(folder: Path) -> KeptRun | None:
             int(fields["umask"]),
             dict(fields["environment"]),
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return None
 
 

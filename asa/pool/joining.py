@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from asa.core import safe
 from asa.core.documents import read_json
 from asa.core.files import put
+from asa.core.typed import made
 from asa.errors import InputError, UnavailableError
 
 if TYPE_CHECKING:
@@ -64,7 +65,9 @@ def contact_of(folder: Path) -> Contact:
     hint = f"Keep one there: asa pool {folder}; or unset {JOINED}, and the run has a pool of its own."
     try:
         safe.check(folder)
-        return Contact(**read_json(safe.read(folder / _CONTACT)))
+        document = read_json(safe.read(folder / _CONTACT))
+        Contact(**document)  # one of a later version has more
+        return made(Contact, document)
     except (OSError, ValueError, TypeError) as error:
         raise InputError("keeps no pool that a run could join", where=f"{JOINED}={folder}", hint=hint) from error
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from asa.backend import JobState, JobStatus
-from asa.core.files import append_to, read_text
+from asa.core.files import append_to, in_words, read_text
 from asa.errors import UnavailableError
 from asa.outcome import JobOutcome
 
@@ -90,7 +90,8 @@ class Roster:
 
     def left_over(self) -> list[str]:
         """Return the tokens of the jobs that an earlier pool in the same folder asked for."""
-        return read_text(self._tokens_file, "ascii").split() if self._tokens_file.exists() else []
+        with in_words("cannot be read", self._tokens_file, "Its jobs may still wait: cancel them, and move it away."):
+            return read_text(self._tokens_file, "ascii", "replace").split() if self._tokens_file.exists() else []
 
     def next_id(self) -> str:
         """Return the name of the next allocation."""

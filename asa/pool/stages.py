@@ -255,6 +255,18 @@ class _HandedOver:
     final: JobStatus | None = None
 
 
+def _handed_over(path: Path, before: Mapping[str, _HandedOver]) -> _HandedOver:
+    """Read a stage that an earlier client handed over, after others.
+
+    Raises `OSError`, `ValueError`, `KeyError`, `TypeError` or `OverflowError`: its file is damaged.
+    """
+    kept = read_json(read_file(path))
+    spec = made(JobSpec, kept["spec"])
+    if not {dependency.job_id for dependency in spec.dependencies} <= before.keys():
+        raise ValueError(f"{path.name} depends on what was not handed over before it")
+    return _HandedOver(path.stem, spec, float(kept["submit_s"]), int(kept["restarts"]))
+
+
 class StagesBackend:
     """Runs stages as tasks; see `asa.backend.Backend`.
 
@@ -286,11 +298,8 @@ class StagesBackend:
             for pool_folder in (self._pool_folder, self._logs):
                 safe.provide_folder(pool_folder)
             for path in sorted(self._pool_folder.glob("*.job"), key=lambda path: int(path.stem)):
-                kept = read_json(read_file(path))
-                self._jobs[path.stem] = _HandedOver(
-                    path.stem, made(JobSpec, kept["spec"]), kept["submit_s"], kept["restarts"]
-                )
-        except (OSError, ValueError, KeyError) as error:
+                self._jobs[path.stem] = _handed_over(path, self._jobs)
+        except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
             raise StateError(
                 f"cannot be used: {error}", where=str(self._pool_folder), hint="Begin a new run."
             ) from error
@@ -593,13 +602,13 @@ class StagesBackend:
             raise UnavailableError(f"cannot be written: {error}", where=str(self._pool_folder), hint=hint) from error
 
     def _code(self, job: _HandedOver) -> int:
-        ended = _read(self._file(job, "end"))
+        ended = _read(self._file(job, "end"), "code")
         return int(ended["code"]) if ended is not None else _STOPPED
 
     def _status(self, job: _HandedOver) -> JobStatus:
         if job.final is not None:
             return job.final
-        begun, ended = _read(self._file(job, "begin")), _read(self._file(job, "end"))
+        begun, ended = _read(self._file(job, "begin")), _read(self._file(job, "end"), "code")
         current = JobStatus(job.job_id, JobState.PENDING, job.submit_s, restarts=job.restarts)
         if begun is not None:
             start_s = float(begun["time_s"])
@@ -712,7 +721,7 @@ def run_part(order: _Order, before: Sequence[int]) -> _Part:
 
 def _run(order: _Order) -> tuple[int, str]:
     pool_folder = Path(order.pool_folder)
-    if (ended := _read(pool_folder / f"{order.job_id}.end")) is not None:
+    if (ended := _read(pool_folder / f"{order.job_id}.end", "code")) is not None:
         # the stage has run: dask asks again if it lost the result with a worker
         return int(ended["code"]), str(ended.get("outcome", ""))
     cancel = pool_folder / f"{order.job_id}.cancel"
@@ -845,12 +854,14 @@ def _safe(spec: JobSpec) -> str:
     return f"{name}.{spec.token}"
 
 
-def _read(path: Path) -> Mapping[str, Any] | None:
+def _read(path: Path, *numbers: str) -> Mapping[str, Any] | None:
+    """Read a marker; None if there is none, or it lacks its time or another whole number."""
     try:
-        document: Mapping[str, Any] = read_json(read_file(path))
-    except (OSError, ValueError):
+        document = read_json(read_file(path))
+        is_whole = math.isfinite(float(document["time_s"])) and all(type(document[name]) is int for name in numbers)
+    except (OSError, ValueError, TypeError, KeyError, OverflowError):
         return None
-    return document
+    return document if is_whole else None
 
 
 def _write(path: Path, text: str, *, once: bool = False) -> None:

@@ -13,6 +13,7 @@ from asa.core.documents import read_toml
 Location = tuple[str | int, ...]
 """The path to a value: names of keys, and indices of elements from 0."""
 
+_MAX_PARTS = 100  # of a dotted key: one with more is refused where the file is read
 _BLANK = re.compile(r"(?:[ \t\r\n]+|#[^\n]*)*")
 _KEY_PART = re.compile(r"[ \t]*(?:(\"(?:[^\"\\\n]|\\.)*\")|'([^'\n]*)'|([A-Za-z0-9_-]+))[ \t]*")
 _SCALAR = re.compile(r"[^,\]}\n#]*")
@@ -109,8 +110,8 @@ class Locations:
         return self._value((*table, *parts), self._spaces(end + 1))
 
     def _key(self, at: int) -> tuple[list[str], int]:
-        parts = []
-        while match := _KEY_PART.match(self._text, at):
+        parts: list[str] = []
+        while len(parts) <= _MAX_PARTS and (match := _KEY_PART.match(self._text, at)):
             quoted, literal, bare = match.groups()
             parts.append(_unescaped(quoted) if quoted is not None else literal if literal is not None else bare)
             at = match.end()

@@ -200,8 +200,8 @@ def _open(file: Path) -> tuple[Reading, dict[str, Any] | None]:
     try:
         document = read_toml(text)
     except tomllib.TOMLDecodeError as error:
-        match = re.search(r"line (\d+)", str(error))
-        line = int(match[1]) if match else max(len(text.splitlines()), 1)
+        match = re.search(r"\(at line (\d+), column \d+\)\Z", str(error))
+        line = int(match[1]) if match else text.rstrip("\n").count("\n") + 1
         if not _is_foreign(reading, text):
             reading.add_at(
                 line, f"is not valid TOML: {error}", _hint_at_quotes(reading.locations.lines_of_text[line - 1])

@@ -62,7 +62,8 @@ def changed_since(file: Path) -> tuple[list[str], str]:
 
 def commands_of(file: Path) -> list[list[str]]:
     """Return the commands from which a workflow file was recorded; none if it was not recorded."""
-    commands = _record(recorded_folder(file)).get("commands", [])
+    commands = _record(recorded_folder(file)).get("commands")
+    commands = commands if isinstance(commands, list) else []
     return [[str(word) for word in command] for command in commands if isinstance(command, list)]
 
 

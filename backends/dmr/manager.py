@@ -20,7 +20,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,7 +31,7 @@ from asa.backends.local.processes import tell_session
 
 from asa.backend import JobState
 from asa.core import temporary
-from asa.dmr.protocol import ADDRESS, JOB, PROCESSES, Action, DmrRequest, Reply, Wish
+from asa.dmr.protocol import ADDRESS, JOB, PROCESSES, Action, DmrRequest, Reply, Wish, whole
 from asa.errors import InputError
 
 from . import policy
@@ -250,11 +250,12 @@ class LocalManager:
 
     def _take_in(self, submission: Mapping[str, Any]) -> dict[str, Any]:
         try:
+            environment = dict(submission["environment"])
             number = self.submit(
-                submission["command"],
-                submission["nodes"],
-                name=submission["name"],
-                environment=submission["environment"],
+                _texts(submission["command"]),
+                whole(submission["nodes"], "nodes"),
+                name=_texts([submission["name"]])[0],
+                environment=dict(zip(_texts(environment), _texts(environment.values()), strict=True)),
                 folder=Path(submission["folder"]),
             )
         except InputError as error:
@@ -305,7 +306,9 @@ class LocalManager:
             return Reply(Action.NONE, allocated, f"job {number} of {allocated} nodes cannot be given {nodes} here")
         resizer = self._resizers[number] = Resizer(number, nodes - allocated, self._clock() + wait_s)
         self._schedule()
-        self._changed.wait_for(lambda: number not in self._resizers or self._is_closed, wait_s)
+        self._changed.wait_for(
+            lambda: number not in self._resizers or self._is_closed, min(wait_s, threading.TIMEOUT_MAX)
+        )
         if self._resizers.get(number) is resizer:
             del self._resizers[number]
             self._schedule()
@@ -407,6 +410,14 @@ def _has_others(session: int) -> bool:
                 if os.getsid(int(entry.name)) == session:
                     return True
     return False
+
+
+def _texts(given: Iterable[Any]) -> list[str]:
+    """Return texts of a message. Raises `TypeError`: there is something else among them."""
+    texts = list(given)
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError("what is to be text is something else")
+    return texts
 
 
 def _why(

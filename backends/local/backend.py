@@ -518,7 +518,7 @@ class LocalBackend:
         with suppress(OSError, ValueError):
             changed_ns = self._spool.outlook.stat().st_mtime_ns
             if changed_ns != self._outlook[0]:
-                self._outlook = changed_ns, read_json(read_file(self._spool.outlook))
+                self._outlook = changed_ns, _outlook(read_json(read_file(self._spool.outlook)))
                 for job in self._live.values():
                     if job.status.state is JobState.PENDING:
                         self._foretell(job)
@@ -676,6 +676,17 @@ def _steps(names: Sequence[str], marks: Collection[StepMarks], min_s: float, max
         )
         for mark in marks
     )
+
+
+def _outlook(document: Any) -> dict[str, Any]:
+    """Return the predicted starts, and the head-of-queue job, as far as they are understood."""
+    starts = document.get("starts") if isinstance(document, dict) else None
+    if not isinstance(starts, dict):
+        return {}
+    return {
+        "head": document.get("head"),
+        "starts": {n: at_s for n, at_s in starts.items() if type(at_s) in (int, float)},
+    }
 
 
 def _essence(status: JobStatus) -> JobStatus:

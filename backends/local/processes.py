@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
-from .spool import JobOrder, process_space
+from .spool import JobOrder, contents, process_space
 
 UNBEGUN_EXIT = 88
 """Exit code of a job's first process that could not record its start, or that found a duplicate."""
@@ -20,6 +20,7 @@ NO_OUTPUT = "no output"
 """Replaces an exit code if a job's output cannot be written."""
 
 _MAX_PID = 1 << 22  # of Linux
+_LONGEST_CODE = 3
 
 # not in `asa.job`, since a server runs without asa
 _FIRST_PROCESS = Path(__file__).with_name("first.sh").read_text("utf-8")
@@ -130,7 +131,7 @@ def _become_alike(order: JobOrder) -> None:
 def doing_of(folder: Path) -> Doing | None:
     """Read which process runs a job; None if that is not recorded completely."""
     try:
-        text = (folder / "process").read_text(encoding="utf-8", errors="replace")
+        text = contents(folder / "process").decode("utf-8", "replace")
         head, _, tail = text.rpartition(")")
         boot_id, space, pid = head.split(" ", 3)[:3]
         doing = Doing(boot_id, space, int(pid), tail.split()[19])
@@ -142,12 +143,15 @@ def doing_of(folder: Path) -> Doing | None:
 def code_of(folder: Path) -> int | str | None:
     """Read how a job's payload ended: an exit code, or a text instead; None if that is not recorded."""
     try:
-        text = (folder / "code").read_text(encoding="ascii", errors="replace")
+        text = contents(folder / "code").decode("ascii", "replace")
     except FileNotFoundError:
         return None
+    except ValueError:
+        return "damaged"
     if not text.endswith("\n"):
         return None
-    return int(text) if text.strip().isdigit() else text.strip()
+    code = text.strip()
+    return int(code) if code.isdigit() and len(code) <= _LONGEST_CODE else code
 
 
 def tell_session(pid: int, number: signal.Signals, *, whole: bool = True) -> None:

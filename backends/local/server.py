@@ -25,7 +25,18 @@ from typing import Any
 
 from .outlook import MAX_JOBS, Awaited, foresee
 from .processes import NO_OUTPUT, UNBEGUN_EXIT, Doing, begin, code_of, doing_of, tell_session
-from .spool import MAX_CHANGES_BYTES, OR_END, TROUBLE_BYTES, JobOrder, Spool, SpooledStanding, locked, put, written
+from .spool import (
+    MAX_CHANGES_BYTES,
+    OR_END,
+    TROUBLE_BYTES,
+    JobOrder,
+    Spool,
+    SpooledStanding,
+    locked,
+    number_of,
+    put,
+    written,
+)
 
 GRACE_S = 5.0
 """Seconds that a signalled job has to end."""
@@ -46,6 +57,7 @@ _RETRY_S = 1.0
 _SWEEP_S = 3600.0
 _SWEEP_JOBS = 500
 _UNORDERED_S = 86400.0  # age from which a folder without a request is left over from a killed client
+_MAX_WALLTIME_S = 1e12
 _UNBEGUN_S = 10.0  # within this time a started process has recorded itself
 _TRIES = 250
 _BUSY = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
@@ -229,7 +241,7 @@ class Server:
         with suppress(BlockingIOError):
             while piece := os.read(self._bell, 1 << 16):
                 text += piece
-        return {int(line) for line in text.split() if line.isdigit()}
+        return {number for line in text.split() if (number := number_of(line)) is not None}
 
     def _numbers_with_news(self) -> set[int]:
         """Return the jobs that are new, or have a new file in their folder."""
@@ -290,7 +302,7 @@ class Server:
         if "walltime" in job.wanted:
             with suppress(ValueError):
                 walltime_s = float((job.folder / "walltime").read_text())
-                if walltime_s > 0:
+                if 0 < walltime_s < _MAX_WALLTIME_S:
                     self._become(job, walltime_s=walltime_s)
         if "cancel" in job.wanted and not job.standing.ending:
             if job.is_pending:
@@ -429,6 +441,8 @@ class Server:
             if error.errno in _BUSY:
                 raise OSError(error.errno, f"no process can be started: {error.strerror}", "the queue") from error
             self._end(job, "failed", f"CannotStart: {error.strerror}")
+        except (ValueError, subprocess.SubprocessError) as error:  # a text with a null byte, as of a damaged file
+            self._end(job, "failed", f"CannotStart: {error}")
         else:
             job.watched = _watch(job.child.pid)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from asa.core.files import without_tilde
 from asa.errors import InputError, UnknownNameError
 
 
@@ -98,7 +99,7 @@ def _cores(value: object) -> int:
 def _folder(value: object) -> Path:
     if not value:
         return default_spool()
-    path = Path(str(value)).expanduser()
+    path = without_tilde(str(value), "spool")
     if not path.is_absolute():
         raise InputError(
             f"{value!r} is no whole path",

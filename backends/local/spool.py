@@ -31,7 +31,7 @@ import re
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,6 +39,10 @@ from .folder_check import check_entry, check_folder, make_folder
 
 TROUBLE_BYTES = 512
 MAX_CHANGES_BYTES = 1 << 22
+_MAX_FILE_BYTES = 1 << 26
+_MAX_NUMBER = 10**15  # of jobs, of cores and of seconds
+_STATES = frozenset({"pending", "running", "completed", "failed", "cancelled", "timeout"})
+_TYPES: dict[str, tuple[type, ...]] = {"str": (str,), "bool": (bool,), "int": (int,), "float": (int, float)}
 
 _OF_A_SPACE = re.compile(r"-[0-9]{10}$")
 _INITIAL_SPACE = "pid:[4026531836]"  # the initial process namespace, outside of containers
@@ -148,7 +152,8 @@ class Spool:
         with self.count.open("r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             text = file.read().strip()
-            number = int(text) if text.isdigit() else self._latest()
+            number = number_of(text) if text.isdigit() else self._latest()
+            number = self._latest() if number is None else number
             while True:
                 number += 1
                 file.seek(0)
@@ -213,12 +218,12 @@ class Spool:
 
     def order(self, number: int) -> JobOrder | None:
         """Return a job's request; None if there is no valid job."""
-        text = self.read(number, lambda folder: (folder / "order.json").read_bytes())
+        text = self.read(number, lambda folder: contents(folder / "order.json"))
         return None if text is None else _order(text)
 
     def standing(self, number: int) -> SpooledStanding | None:
         """Return the server's record of a job's state; None if the server has not seen it, or there is no server."""
-        text = self.read(number, lambda folder: (folder / "status.json").read_bytes())
+        text = self.read(number, lambda folder: contents(folder / "status.json"))
         return None if text is None else _standing(text)
 
     def holds(self, number: int) -> bool:
@@ -268,7 +273,7 @@ class Changes:
             text = file.read(end - position)
         lines = text.split(b"\n")
         self._position = now_inode, end - len(lines[-1])
-        return {int(line) for line in lines[:-1] if line.isdigit()}
+        return {number for line in lines[:-1] if (number := number_of(line)) is not None}
 
     def _end(self) -> tuple[int, int]:
         status = self._path.stat()
@@ -332,31 +337,74 @@ def locked(path: Path) -> Iterator[bool]:
 
 def _numbers(folder: Path) -> list[int]:
     with os.scandir(folder) as entries:
-        return sorted(int(entry.name) for entry in entries if entry.name.isdigit())
+        return sorted(number for entry in entries if (number := number_of(entry.name)) is not None)
+
+
+def number_of(text: str | bytes) -> int | None:
+    """Read the number of a job; None if it is none that was ever given."""
+    is_number = text.isdigit() and text.isascii() and len(text) < len(str(_MAX_NUMBER))
+    return int(text) if is_number else None
+
+
+def contents(path: Path) -> bytes:
+    """Read a file of a job. Raises `ValueError`: it is larger than any that was written."""
+    with path.open("rb") as file:
+        text = file.read(_MAX_FILE_BYTES + 1)
+    if len(text) > _MAX_FILE_BYTES:
+        raise ValueError("is too large")
+    return text
 
 
 def _order(text: bytes) -> JobOrder:
-    fields = _fields(text)
+    parts = _parts(text)
     try:
-        fields["dependencies"] = tuple((int(n), str(kind), float(delay)) for n, kind, delay in fields["dependencies"])
-        fields["affinity"] = tuple(int(core) for core in fields.get("affinity", ()))
-        return JobOrder(**fields)
-    except (KeyError, TypeError) as error:
+        parts["dependencies"] = tuple((int(n), str(kind), float(delay)) for n, kind, delay in parts["dependencies"])
+        parts["affinity"] = tuple(int(core) for core in parts.get("affinity", ()))
+        order = JobOrder(**parts)
+    except (KeyError, TypeError, OverflowError) as error:
         raise ValueError(str(error)) from error
+    _check_types(order)
+    numbers = [number for n, _, delay_s in order.dependencies for number in (n, delay_s)]
+    if not all(0 <= number < _MAX_NUMBER for number in (order.cores, order.slots, *numbers)):
+        raise ValueError("has a number that cannot be")
+    if not all(0 <= core < 1 << 20 for core in order.affinity) or not (
+        -20 <= order.nice < 20 and 0 <= order.umask < 0o1000
+    ):
+        raise ValueError("is of no process")
+    if not all(isinstance(text, str) for text in (*order.environment, *order.environment.values())):
+        raise ValueError("has a variable that is no text")
+    return order
 
 
 def _standing(text: bytes) -> SpooledStanding:
     try:
-        return SpooledStanding(**_fields(text))
+        standing = SpooledStanding(**_parts(text))
     except TypeError as error:
         raise ValueError(str(error)) from error
+    _check_types(standing)
+    if standing.state not in _STATES:
+        raise ValueError("has a state that cannot be")
+    return standing
 
 
-def _fields(text: bytes) -> dict[str, Any]:
+def _check_types(record: JobOrder | SpooledStanding) -> None:
+    """Refuse values of other types than the fields', and numbers beyond any that was written."""
+    for one in fields(record):
+        kind, is_optional, _ = str(one.type).partition(" | ")
+        value = getattr(record, one.name)
+        if (is_optional and value is None) or kind.startswith("tuple"):
+            continue
+        if type(value) not in _TYPES.get(kind, (dict,)):
+            raise ValueError(f"{one.name} is of another type")
+        if isinstance(value, int | float) and not -_MAX_NUMBER < value < _MAX_NUMBER:
+            raise ValueError(f"{one.name} cannot be")
+
+
+def _parts(text: bytes) -> dict[str, Any]:
     try:
-        fields = json.loads(text)  # noqa: TID251 - the queue's server imports only this folder
+        parts = json.loads(text)  # noqa: TID251 - the queue's server imports only this folder
     except RecursionError as error:
         raise ValueError("is nested too deep") from error
-    if not isinstance(fields, dict):
+    if not isinstance(parts, dict):
         raise ValueError("is no object")  # noqa: TRY004 - about the content of a file
-    return fields
+    return parts

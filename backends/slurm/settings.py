@@ -45,7 +45,10 @@ def _duration(value: object) -> float:
 
 
 def _whole_path(value: object) -> Path:
-    path = Path(str(value)).expanduser()
+    try:
+        path = Path(str(value)).expanduser()
+    except RuntimeError as error:
+        raise ValueError("is in no home folder that is known here: write the whole path") from error
     if not path.is_absolute():
         raise ValueError("write the whole path, or begin it with ~")
     return path

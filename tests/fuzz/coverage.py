@@ -7,6 +7,7 @@ ROOT = Path(__file__).parents[2]
 _HOMES = tuple(f"{ROOT / name}/" for name in ("asa", "backends", "workflows"))
 _PATIENCE = 300  # calls of a function without a new line, after which only some of its calls are followed
 _ONE_OF = 32
+_STEPS = 2000  # lines of one call without a new one, after which the rest of the call is not followed
 
 
 class Lines:
@@ -62,14 +63,17 @@ class Lines:
         self._idle[code] += 1
         if self._idle[code] > _PATIENCE and self._idle[code] % _ONE_OF:
             return None
-        idle, seen = self._idle, self.__dict__
+        idle, seen, steps = self._idle, self.__dict__, 0
 
         def line(frame, event, _):
+            nonlocal steps
             if frame.f_lineno in left:
                 left.discard(frame.f_lineno)
                 seen["found"] = True
                 seen["count"] += 1
-                idle[code] = 0
+                idle[code] = steps = 0
+            elif (steps := steps + 1) > _STEPS:
+                frame.f_trace_lines = False
             return line
 
         return line(frame, event, None)

@@ -9,6 +9,8 @@ import re
 CANARY = "asa-fuzz-canary"
 """A word that no sample has: where it shows up in a command, text of a file got there."""
 
+MAX_INPUT_BYTES = 1 << 20
+
 NUMBERS = (
     *("0", "-1", "1", "2", "-0", "00", "1e3", "1e999", "-1e999", "nan", "inf", "-inf", "NaN", "Infinity", "1.5", ".5"),
     *("2147483647", "2147483648", "4294967295", "-2147483649", "9007199254740993", "9223372036854775807"),
@@ -86,7 +88,7 @@ class Mutator:
         draw = self._draw
         for _ in range(draw.choice((1, 1, 1, 2, 3, 6))):
             way = draw.choice(self._rare if draw.random() < 0.04 else self._ways)
-            data = way(data, others)
+            data = way(data, others)[:MAX_INPUT_BYTES]
         return data
 
     # ------------------------------------------------------------------ pieces
@@ -186,7 +188,7 @@ class Mutator:
     def _long(self, data, _):
         at = self._draw.randrange(len(data) + 1)
         piece = self._draw.choice((b"a", b"1", b" ", b"\n", b",", b"[", b'"', b"\\", b"\0", b"#", self._text() or b"-"))
-        return data[:at] + piece * self._draw.choice((1000, 70_000, 300_000)) + data[at:]
+        return data[:at] + piece * (self._draw.choice((1000, 70_000, 300_000)) // len(piece) + 1) + data[at:]
 
     def _deep(self, data, _):
         at = self._draw.randrange(len(data) + 1)

@@ -22,16 +22,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fuzz.coverage import ROOT, Lines
-from fuzz.mutation import CANARY, Mutator
+from fuzz.mutation import CANARY, MAX_INPUT_BYTES, Mutator
 from fuzz.readers import READERS, kept
 
 MAX_CPU_S = 10.0
 MAX_BYTES = 1 << 30
-MAX_INPUT_BYTES = 1 << 20
 _STUCK_S = 60.0  # CPU seconds of a process that does not even heed its alarm: within compiled code
 _IDLE_S = 60.0  # seconds without CPU time: it waits for something
 _HEAD = struct.Struct("<QQQQQQd")  # inputs, refused, kept, lines, findings, size of the current input, when it began
 _FOLLOWED, _FOLLOWED_SHARE = 30, 0.15  # to note lines takes several times as long, before Python 3.12
+_LARGE = 30_000
 _MIN_TRIES, _MAX_TRIES, _MINIMISE_S = 50, 400, 20.0
 _STARTS = {
     "subprocess.Popen",
@@ -160,6 +160,7 @@ class Trier:
         self.watch = Watch()
         self._folder = self.scratch / "input"
         self._path = self._folder / reader.file
+        self._peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         self._make()
         signal.signal(signal.SIGPROF, self._give_up)
 
@@ -202,7 +203,6 @@ class Trier:
     def _try(self, data, lines):  # noqa: C901 - one case a fault
         path, watch = self._path, self.watch
         watch.place, watch.programs, watch.wrong = f"{self.scratch}/", self.reader.programs, []
-        peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         signal.setitimer(signal.ITIMER_PROF, MAX_CPU_S)
         watch.is_on = True
         refused, finding = False, None
@@ -230,7 +230,8 @@ class Trier:
         why, detail = self._changed()
         if watch.wrong:
             why, detail = watch.wrong[0].replace(str(self._folder), "")[:120], "\n".join(watch.wrong)
-        grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak_kib
+        peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # once: the call takes milliseconds
+        grown_kib, self._peak_kib = peak_kib - self._peak_kib, peak_kib
         if grown_kib << 10 > MAX_BYTES:
             why, detail = f"took more than {MAX_BYTES >> 20} MiB of memory", f"{grown_kib} KiB"
         if why and finding is None:
@@ -351,14 +352,13 @@ def loop(name, *, seed, inputs, until_s, board, out, follows=True):
                 counts["findings"] += 1
                 _say(out, finding)
         start = list(corpus)
+        corpus = [data for data in corpus if len(data) < _LARGE] or corpus  # a change of a large one takes too long
         while counts["inputs"] < inputs and time.monotonic() < until_s:
             number = counts["inputs"]
             if number < len(start):
                 data = start[number]
             else:
-                data = mutator.mutate(draw.choice(corpus if draw.random() < 0.7 else corpus[-20:]), corpus)[
-                    :MAX_INPUT_BYTES
-                ]
+                data = mutator.mutate(draw.choice(corpus if draw.random() < 0.7 else corpus[-20:]), corpus)
                 if reader.seal is not None and draw.random() < 0.9:
                     data = reader.seal(data)
             _tell(board, counts, lines, data)
@@ -368,7 +368,7 @@ def loop(name, *, seed, inputs, until_s, board, out, follows=True):
             refused, finding = trier.try_one(data, lines if is_followed else None)
             counts["inputs"] += 1
             counts["refused"] += refused
-            if is_followed and lines.found and number >= len(start) and len(data) < 60_000:
+            if is_followed and lines.found and number >= len(start) and len(data) < _LARGE:
                 corpus.append(data)
                 counts["kept"] += 1
             if finding is not None and finding.signature not in known:

@@ -41,6 +41,7 @@ OWN_PROGRAMS = (
 )  # fmt: skip
 OWN_JOB = "own-job"
 """The call with which a script of a session asks, as it begins, for its job's variables."""
+_MAX_WIDTH = 1000  # of a column
 _SECONDS_OF_A_REAL_PROGRAM = 30.0
 _WHEN = "2026-01-01T00:00:00"
 
@@ -197,7 +198,7 @@ class Programs:
             for field in long.split(","):
                 name, _, how = field.strip().partition(":")
                 text = name.upper() if job is None else self._field(job, name.lower(), row)
-                size = int((re.search(r"\d+", how) or ["20"])[0])
+                size = _width((re.search(r"\d+", how) or ["20"])[0])
                 fields.append(text[:size].rjust(size) if how.startswith(".") else text[:size].ljust(size))
             return "".join(fields).rstrip()
         form = words.get("format") or (_LONG_FORM if "long" in words else _USUAL_FORM)
@@ -205,7 +206,7 @@ class Programs:
         def filled(code: re.Match[str]) -> str:
             name = _OF_CODE.get(code["letter"], "")
             text = _HEADINGS.get(name, name.upper()) if job is None else self._field(job, name, row)
-            size = int(code["width"] or 0)
+            size = _width(code["width"])
             text = text[:size] if size else text
             return text.rjust(size) if code["right"] else text.ljust(size)
 
@@ -256,7 +257,7 @@ class Programs:
         fields = [field.partition("%") for field in form.split(",") if field]
         rows = [] if "noheader" in words else [[name for name, _, _ in fields]]
         if rows and not {"parsable", "parsable2"} & words.keys():
-            rows.append(["-" * abs(int(width or 10)) for _, _, width in fields])
+            rows.append(["-" * abs(_width(width or "10")) for _, _, width in fields])
         for job, row in [(shown_job, row) for shown_job in shown for row in self._rows(shown_job)]:
             rows.append(
                 [row if name.lower() == "jobid" else self._field(job, name.lower(), row) for name, _, _ in fields]
@@ -271,7 +272,7 @@ class Programs:
             lines = [between.join([*row, ""]) for row in rows]
         else:
             lines = [
-                " ".join(_aligned(text, int(width or 10)) for text, (_, _, width) in zip(row, fields, strict=True))
+                " ".join(_aligned(text, _width(width or "10")) for text, (_, _, width) in zip(row, fields, strict=True))
                 + " "
                 for row in rows
             ]
@@ -440,6 +441,11 @@ def _said(text: str) -> Answer:
 
 def _failed(*lines: str) -> Answer:
     return {"error": "".join(f"{line}\n" for line in lines), "code": 1}
+
+
+def _width(text: str) -> int:
+    """Read the width of a column, perhaps with a sign; empty means 0."""
+    return max(min(int(text or 0), _MAX_WIDTH), -_MAX_WIDTH)
 
 
 def _aligned(text: str, width: int) -> str:

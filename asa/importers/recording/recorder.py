@@ -28,6 +28,8 @@ from typing import Any, Final
 
 from asa.core import python, temporary
 from asa.core.documents import read_file, read_json, read_text
+from asa.core.files import in_words
+from asa.core.typed import made
 from asa.errors import InputError
 from asa.requests.directives import Directive
 
@@ -188,12 +190,12 @@ def record(
                     inside, env=environment, stdout=2, check=False
                 )
             ended = _ended(keep, command)
-            made = _made(keep, ended)
+            left = _made(keep, ended)
     return Recording(
         tuple(tuple(words) for words in commands), folder, environment, tuple(queue.jobs), tuple(answers.refused),
         (*answers.remarks, *_of_what_it_awaited(queue)),
-        ended["code"], ended["was_ended"], tuple(ended["behind"]), tuple(ended["closed"]), tuple(ended["fixed"]), made,
-        tuple(Path(path) for path in ended["read"]), limit_s, is_private, script, word, own_number, own,
+        ended.code, ended.was_ended, ended.behind, ended.closed, ended.fixed, left,
+        tuple(map(Path, ended.read)), limit_s, is_private, script, word, own_number, own,
         tuple(queue.own_jobs), (str(programs), str(keep / "python")),
     )  # fmt: skip
 
@@ -237,23 +239,43 @@ def _refuse_real_calls(script: Path) -> None:
         raise InputError(f"calls {match[0]} by its full path: it would really submit", where=str(script), hint=hint)
 
 
-def _ended(keep: Path, command: Sequence[str]) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """How the driver ended, and paths of what it left, as the program that ran it notes them."""
+
+    no_view: str = ""
+    why_not: str = ""  # the reason if it could not be started
+    code: int = 0
+    was_ended: bool = False
+    behind: tuple[str, ...] = ()
+    closed: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    left: tuple[tuple[str, int], ...] = ()
+    temporary: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+
+
+def _ended(keep: Path, command: Sequence[str]) -> _Ended:
     """Read how the driver ended."""
     try:
-        ended: dict[str, Any] = read_json(read_file(keep / "ended.json"))
+        ended = made(_Ended, read_json(read_file(keep / "ended.json")))
     except (OSError, ValueError) as error:
         raise InputError("the recording was ended", where=shlex.join(command), hint="Try again.") from error
-    if "no_view" in ended:
+    if ended.no_view:
         raise NoPrivateViewError(
-            f"this system does not let a program have its own view of the files ({ended['no_view']})",
+            f"this system does not let a program have its own view of the files ({ended.no_view})",
             where="--record",
             hint="With --in-place it runs as it is: nothing is submitted, but what it does besides is really done. Or "
             "record where namespaces of users are allowed, such as on another login node.",
         )
-    if ended["why_not"]:
+    if ended.why_not:
         hint = _how_to_make_executable(command[0])
         hint = hint or "Give the command as a shell would run it, such as ./submit.sh or python3 submit.py."
-        raise InputError(f"cannot be started: {ended['why_not']}", where=command[0], hint=hint)
+        raise InputError(f"cannot be started: {ended.why_not}", where=command[0], hint=hint)
     return ended
 
 
@@ -268,22 +290,22 @@ def _how_to_make_executable(program: str) -> str:
     return f"The file is not executable: `chmod u+x {quoted}`{else_do}."
 
 
-def _made(keep: Path, ended: Mapping[str, Any]) -> LeftByDriver:
+def _made(keep: Path, ended: _Ended) -> LeftByDriver:
     """Read the driver's output, before it is removed."""
     contents, links, modes = {}, {}, {}
-    for path in map(Path, [*ended["new"], *ended["changed"]]):
+    for path in map(Path, [*ended.new, *ended.changed]):
         kept = Path(f"{keep}/made{path}")
         if kept.is_symlink():
             links[path] = str(kept.readlink())
         else:
-            contents[path] = read_file(kept, _MAX_BYTES)
-            modes[path] = kept.stat().st_mode & 0o777
-    new, folders, changed, removed = (
-        tuple(map(Path, ended[name])) for name in ("new", "folders", "changed", "removed")
-    )
-    too_large = tuple((Path(path), size) for path, size in ended["left"])
+            with in_words("cannot be read, as the driver left it", path, "Is there space for temporary files?"):
+                contents[path] = read_file(kept, _MAX_BYTES)
+                modes[path] = kept.stat().st_mode & 0o777
+    paths = (ended.new, ended.folders, ended.changed, ended.removed)
+    new, folders, changed, removed = (tuple(map(Path, some)) for some in paths)
+    too_large = tuple((Path(path), size) for path, size in ended.left)
     return LeftByDriver(
-        new, folders, changed, removed, too_large, tuple(map(Path, ended["temporary"])), contents, links, modes
+        new, folders, changed, removed, too_large, tuple(map(Path, ended.temporary)), contents, links, modes
     )
 
 

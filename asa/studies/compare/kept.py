@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -120,6 +121,7 @@ def _is_finite(value: Any) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
+@cache
 def _adapter() -> TypeAdapter[KeptComparison]:
     from pydantic import TypeAdapter  # noqa: PLC0415 - takes long
 

@@ -130,17 +130,25 @@ def _amount(given: Any, where: str) -> float:
 
 def _minutes(given: Any, where: str) -> float:
     """Read a time in minutes: a number, 2d12h, or as Slurm has it, where 60:30 means hours and minutes."""
-    text = str(given).strip().lower()
     try:
-        return float(math.floor(float(text) + 0.5))
+        return _minutes_of(str(given).strip().lower())
+    except (ValueError, OverflowError):
+        raise InputError(f"{given!r} is no time", where=where, hint="Write minutes, or 2d12h.") from None
+
+
+def _minutes_of(text: str) -> float:
+    try:
+        number = float(text)
     except ValueError:
         pass
+    else:
+        return number if number == math.inf else float(math.floor(number + 0.5))
     if match := re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text):
         days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
         return math.floor(days * 1440 + hours * 60 + minutes + seconds / 60 + 0.5)
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*([dhms])", text)
     if not parts:
-        raise InputError(f"{given!r} is no time", where=where, hint="Write minutes, or 2d12h.")
+        raise ValueError(text)
     return math.floor(sum(float(number) * _UNIT_MIN[unit] for number, unit in parts) + 0.5)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final
+
+from asa.errors import InputError
 
 _MIN_MEMORY_MB: Final = 1000  # Snakemake's default for jobs with small inputs
 _UNKNOWN: Final = "<TBD>"  # of a resource that depends on inputs which do not exist yet
@@ -35,15 +38,24 @@ class JobResources:
         return bool(self.text(name)) and self.text(name) != "0"
 
     def number(self, *names: str) -> float | None:
-        """Return the first number that is known under these names."""
+        """Return the first number that is known under these names.
+
+        Raises `InputError`: it is infinite, or not a number.
+        """
         for name in names:
             value = self._values.get(name)
             if isinstance(value, bool) or value is None:
                 continue
             try:
-                return float(value)
+                number = float(value)
             except (TypeError, ValueError):
                 continue  # such as "<TBD>"
+            except OverflowError:
+                number = math.inf
+            if not math.isfinite(number):
+                hint = "Give a number, or leave it out."
+                raise InputError(f"{name} is {value!r:.40}, which is no amount", where=f"rule {self.name}", hint=hint)
+            return number
         return None
 
     def count(self, *names: str) -> int:
