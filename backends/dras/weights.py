@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tokenize import TokenError  # of numpy, if brackets in an array's header do not close
 from typing import Annotated, Any, Final, Literal
 
 import numpy as np
@@ -225,7 +226,7 @@ def read_file(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]
             return header, {name.removesuffix(".npy"): _array(archive, name) for name in names}
     except OSError as error:
         raise StateError(f"cannot be read: {error.strerror}", where=file, hint="Check the path.") from error
-    except (zipfile.BadZipFile, ValueError, EOFError, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, ValueError, EOFError, NotImplementedError, RuntimeError, TokenError) as error:
         raise StateError(f"is no file of an agent: {error}", where=file, hint=_DAMAGED) from error
 
 

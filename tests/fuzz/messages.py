@@ -84,15 +84,15 @@ _MORE_CALLS = _lines(
 
 
 def _is_sound(asked):
-    """Whether a message has the types that stand-ins send: of a call, texts alone."""
+    """Whether a call, or the submission that it made, has the types that stand-ins send: texts alone."""
     return (
-        isinstance(asked.program, str)
+        isinstance(getattr(asked, "program", ""), str)
         and isinstance(asked.folder, str)
-        and isinstance(asked.arguments, list)
+        and isinstance(asked.arguments, list | tuple)
         and all(isinstance(word, str) for word in asked.arguments)
         and isinstance(asked.environment, dict)
         and all(isinstance(value, str) for value in asked.environment.values())
-        and not asked.lineage
+        and not getattr(asked, "lineage", ())
     )
 
 
@@ -137,7 +137,7 @@ def _recorded_calls(path, data):
             json.dumps(answer)
             assert isinstance(answer["code"], int)
             assert asked.program not in OWN_PROGRAMS or set(answer) <= {"code", "output", "error", "awaits"}
-    submitted = [job for job in queue.jobs if all(isinstance(word, str) for word in job.arguments)]
+    submitted = [job for job in queue.jobs if _is_sound(job)]
     recording = Recording(
         (("sh", "driver.sh"),), path.parent, {}, tuple(submitted), tuple(answers.refused), tuple(answers.remarks), 0,
         False, (), (), (), LeftByDriver(), (), 60.0, True, None, "",

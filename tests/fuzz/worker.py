@@ -362,8 +362,10 @@ def loop(name, *, seed, inputs, until_s, board, out, follows=True):
                 if reader.seal is not None and draw.random() < 0.9:
                     data = reader.seal(data)
             _tell(board, counts, lines, data)
-            is_followed = follows and (
-                lines.is_cheap or number < len(start) + _FOLLOWED or draw.random() < _FOLLOWED_SHARE
+            is_followed = (
+                follows
+                and len(data) < _LARGE
+                and (lines.is_cheap or number < len(start) + _FOLLOWED or draw.random() < _FOLLOWED_SHARE)
             )
             refused, finding = trier.try_one(data, lines if is_followed else None)
             counts["inputs"] += 1
