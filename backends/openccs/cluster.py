@@ -327,6 +327,16 @@ class PlannedCluster:
 
     # ------------------------------------------------------------------ booking
 
+    def check(self, placement: Placement) -> None:
+        """Raise `ValueError` for a placement that is none here, as of a damaged file: compiled code does not check."""
+        count, width = self._items.shape
+        places, moments = placement.nodes, (placement.start, placement.end, *placement.totals.values())
+        is_here = places.ndim == 1 and bool(((places >= 0) & (places < count)).all())
+        if not (is_here and placement.amounts.shape == (len(places) * width,)):
+            raise ValueError("a placement is on nodes that there are not")
+        if not all(type(moment) is int and BEGIN <= moment <= FOREVER for moment in moments):
+            raise ValueError("a placement has times or numbers that cannot be")
+
     def book(self, placement: Placement) -> None:
         """Commit a placement (Section 5.3)."""
         self._change(placement, 1)

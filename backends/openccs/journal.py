@@ -61,7 +61,7 @@ def open_plan(
         write(header)
     try:
         return RequestPlan.reload(system, entries[1:], limits, pools, rules, on_entry=write)
-    except (KeyError, TypeError, ValueError, IndexError, InputError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, InputError) as error:
         raise StateError(f"is no plan: {error!r}", where=str(path), hint="Name another file.") from error
 
 

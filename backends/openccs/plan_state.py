@@ -315,6 +315,7 @@ class PlanState:
         """Book the resources of all jobs in the entries."""
         for job in self.jobs.values():
             if job.placement is not None and job.placement.end > job.placement.start:
+                self.cluster.check(job.placement)
                 self._book(job, job.placement)
             if job.phase is not JobPhase.ENDED:
                 self._asks[job.id] = self.cluster.prepare(job.request)
