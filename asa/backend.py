@@ -586,6 +586,32 @@ def cluster_of(name: str) -> str:
     return name.rpartition(ON)[2] if ON in name else ""
 
 
+def partition_of(clusters: str, partition: str = "") -> str:
+    """Return the partition that a job asks for whose clusters are named apart, as ``sbatch --clusters`` takes them.
+
+    Parameters
+    ----------
+    clusters
+        Names with commas between them; none, or ``all``, for any.
+    partition
+        Its name there; the default one if it is empty. One that names one of these clusters is that one.
+
+    Examples
+    --------
+    >>> partition_of("small", "batch"), partition_of("big, small"), partition_of("", "batch")
+    ('batch@small', '@big,@small', 'batch')
+    >>> partition_of("small", "batch@small")
+    'batch@small'
+    """
+    names = [name for name in map(str.strip, clusters.split(",")) if name]
+    if not names or "all" in names:
+        return partition
+    each = [
+        part if cluster_of(part) in names else f"{part}{ON}{name}" for name in names for part in partition.split(",")
+    ]
+    return ",".join(dict.fromkeys(each))
+
+
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """The abilities and rules of a site, as data for strategies.
@@ -685,10 +711,52 @@ class Capabilities:
         ('batch', 'batch')
         """
         asked = partition or self.partition
-        here = self.clusters.get(cluster_of(asked))
-        if here is None or len({cluster_of(name) for name in asked.split(",")}) > 1:
+        here = self.clusters.get(self.cluster_for(asked))
+        if here is None:
             return self, asked
-        return here, ",".join(name.rpartition(ON)[0] for name in asked.split(",")) or here.partition
+        names = (name.rpartition(ON)[0] if ON in name else name for name in asked.split(","))
+        return here, ",".join(names) or here.partition
+
+    def cluster_for(self, partition: str) -> str:
+        """Return which of several clusters takes the jobs of a partition; empty if that is not one.
+
+        It is the one that the partition names, or the first that has a partition of that name.
+
+        Examples
+        --------
+        >>> big = Capabilities("big", 112, 28, True, partitions={"batch": PartitionLimits(), "long": PartitionLimits()})
+        >>> both = replace(big, partition="batch@small", clusters={"small": replace(big, partitions={}), "big": big})
+        >>> both.cluster_for("long"), both.cluster_for("long@small"), both.cluster_for("")
+        ('big', 'small', 'small')
+        """
+        names = (partition or self.partition).split(",")
+        named = {cluster_of(name) for name in names}
+        if named != {""}:
+            return named.pop() if len(named) == 1 else ""
+        return next((cluster for cluster, here in self.clusters.items() if here.partitions.keys() >= {*names}), "")
+
+    def name_of(self, partition: str) -> str:
+        """Return the name that this site has for a partition that may name its cluster, as in ``batch@big``.
+
+        Of several clusters, that of a cluster's default partition if it names the cluster alone. If this site is that
+        one cluster, the name without it.
+
+        Examples
+        --------
+        >>> big = Capabilities("big", 112, 28, True, partition="batch")
+        >>> big.name_of("long@big"), big.name_of("@big,@small"), big.name_of("long@small")
+        ('long', '', 'long@small')
+        >>> Capabilities("both", 112, 28, True, clusters={"big": big}).name_of("@big")
+        'batch@big'
+        """
+        if ON not in partition:
+            return partition
+        names = partition.split(",")
+        if self.clusters:
+            alone = {f"{ON}{cluster}": here.partition_on(cluster) for cluster, here in self.clusters.items()}
+            return ",".join(alone.get(name, name) for name in names)
+        here = [name.partition(ON)[0] for name in names if cluster_of(name) in {"", self.system}]
+        return ",".join(here) if here else partition
 
     def partition_on(self, cluster: str, partition: str = "") -> str:
         """Return the name, among several clusters, of a partition of this one, given its name among them.
@@ -772,10 +840,19 @@ class Capabilities:
             return f"asks for {_gibibytes(buffer)} of burst buffer, and there are {_gibibytes(max_buffer)}"
         unknown = next((name for name in names if name not in self.partitions), "") if self.partitions else ""
         if unknown and spec.partition:
-            return f"asks for partition {unknown!r}, which does not exist; known: {', '.join(self.partitions)}"
+            return self._unknown(unknown)
         limits = {name: self.partitions.get(name, _NO_LIMITS) for name in names}
         beyond = [self._barred(spec, *entry) or self._beyond(spec, *entry, cores) for entry in limits.items()]
         return beyond[0] if all(beyond) else None
+
+    def _unknown(self, partition: str) -> str:
+        cluster = cluster_of(partition)
+        if cluster and not self.clusters:
+            how = "the setting `cluster` names another, and `clusters` in a site file several"
+            return f"asks for cluster {cluster!r}, and this one is {self.system!r}: {how}"
+        if cluster and cluster not in self.clusters:
+            return f"asks for cluster {cluster!r}, which does not exist here; known: {', '.join(self.clusters)}"
+        return f"asks for partition {partition!r}, which does not exist; known: {', '.join(self.partitions)}"
 
     def _barred(self, spec: JobSpec, name: str, limits: PartitionLimits) -> str | None:
         """Return why a partition takes no jobs of the accounts that a job may be charged to; None if it takes them."""

@@ -415,6 +415,9 @@ def _names_of_clusters(given: object, tables: object, where: str) -> list[str]:
         raise InputError(
             "are not several", where=where, hint="Name two or more, each once; of one, the setting is `cluster`."
         )
+    if isinstance(tables, str):
+        hint = f"For a run on that one alone, take another site: --backend slurm --option {_CLUSTER}={tables}."
+        raise InputError(f"are several, and `{_CLUSTER}` names one of them", where=where, hint=hint)
     if not isinstance(tables, Mapping) or not all(isinstance(table, Mapping) for table in tables.values()):
         hint = "Beside `clusters`, each has a table of its settings, as in [cluster.big]."
         raise InputError(f"`{_CLUSTER}` has no settings by cluster", where=where, hint=hint)

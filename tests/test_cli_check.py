@@ -573,7 +573,7 @@ name = "a"
 command = "true"
 cores = 1
 walltime = "1h"
-options = ["--mail-type=success", "--signal=USR1@60", "--mem-per-gpu=1G"]
+options = ["--mail-type=success", "--signal=USR1@60", "--mem-per-gpu=1G", "--clusters=small"]
 [[stage]]
 name = "b"
 command = "true"
@@ -585,6 +585,9 @@ request = ["--ntasks=2", "--mem=1G", "--mem-per-cpu=1G"]
     line, severity, _, hint = only(problems, "--mail-type=success has no value that sbatch takes")
     assert (text.split("\n")[line - 1][:7], severity) == ("options", "warning")
     assert "END, FAIL" in hint
+    line, severity, _, hint = only(problems, "--clusters is not for `options`")
+    assert (text.split("\n")[line - 1][:7], severity) == ("options", "warning")
+    assert 'partition = "batch@big"' in hint
     line, severity, *_ = only(problems, "--mem-per-cpu=1G cannot be together with --mem")
     assert (text.split("\n")[line - 1][:7], severity) == ("request", "warning")
     assert not [problem for problem in problems if "--signal" in problem[2] or "mem-per-gpu" in problem[2]]

@@ -38,6 +38,26 @@ def test_of_options_that_are_given_twice_the_last_holds_and_sizes_are_apart():
     assert asked.options == ("--qos=high",)
 
 
+def test_options_say_where_a_job_is_sent_before_anything_else_does():
+    """Also to which of several clusters."""
+    given, _ = take_options(["-p", "long", "-A", "theirs", "--nice=5", "-M", "small"], "x")
+    asked = HostRequest.of(given, partition="short", account="ours", clusters="big")
+    assert (asked.partition, asked.account, asked.options) == ("long@small", "theirs", ("--nice=5",))
+    assert HostRequest.of([], partition="short", clusters="big, small").partition == "short@big,short@small"
+    assert HostRequest.of([], clusters="big").partition == "@big"
+
+
+@pytest.mark.parametrize(("asked", "partition", "walltime_s"), [
+    ("short@there", "short", 1800.0), ("@there", "", 600.0), ("short@other", "short@other", 600.0),
+])  # fmt: skip
+def test_a_site_of_one_cluster_knows_it_by_its_name(asked, partition, walltime_s):
+    site = Capabilities("there", 4, 4, age_accrues=True, partitions={"short": PartitionLimits(1800.0)})
+    expected = Expectations(None, "flow", site, 9000.0 if partition == "short" else 600.0, "walltime", "--walltime")
+    request = HostRequest(("--ntasks=1",), partition=asked)
+    stage = request.stage(HostJob("a", "a", None, (), label="a"), "a.1", "true", after=(), expected=expected)
+    assert (stage.partition, stage.walltime_s) == (partition, walltime_s)
+
+
 @pytest.mark.parametrize(
     ("given_s", "longer_s", "walltime_s"),
     [(None, None, 600.0), (300.0, None, 300.0), (None, 1200.0, 1200.0), (300.0, 1200.0, 300.0), (None, 9000.0, 1800.0)],

@@ -19,12 +19,14 @@ from asa.elements import Array, Elements
 from asa.errors import InputError, JobNotFoundError, SubmitDeferredError, SubmitRejectedError, UnavailableError
 from asa.estimators import WaitBank
 from asa.observations import queued
+from asa.pool.stages import pool_shape
 from asa.records import Ended, Submitted
 from asa.runner import RunFolder, RunPlan, drive
 from asa.runner.clusters import fetching_s, on_clusters, queue_of, waits_elsewhere
 from asa.runner.forecasts import LearnedForecast, in_queues
 from asa.runner.state import RunState
 from asa.runner.timing import times_of
+from asa.shapes import Moldable
 from asa.sites import open_facility
 from asa.spec import load_workflow
 from asa.strategies.base import JobRequest, Keep, Phase, Plan, PlannedJob, PlanStep
@@ -179,7 +181,53 @@ def test_a_stage_may_go_to_each_cluster_that_has_its_partition():
     }
     again = on_clusters(on_clusters(flow, only_big), only_big)
     assert again.stages == on_clusters(flow, only_big).stages
-    assert on_clusters(flow, BIG) is flow
+    alone = {name: stage.partition for name, stage in on_clusters(flow, BIG).stages.items()}
+    assert alone["narrow"] == "batch@huge"
+    assert (alone["either"], alone["there"], alone["long"]) == ("batch", "batch@small", "long")
+    plain = Workflow("w", [Stage("any", cores=4), Stage("long", cores=4, partition="long")])
+    assert on_clusters(plain, BIG) is plain
+
+
+def test_a_stage_may_name_a_cluster_alone():
+    flow = Workflow("w", [Stage("a", cores=4, partition="@small"), Stage("b", cores=4, partition="@small,@big")])
+    several, one = on_clusters(flow, SITE).stages, on_clusters(flow, SMALL).stages
+    assert (several["a"].partition, several["a"].moldable) == ("batch@small", None)
+    assert several["b"].moldable.partitions == ("batch@small", "batch@big")
+    assert [(stage.partition, stage.moldable) for stage in one.values()] == [("", None)] * 2
+    both = Moldable(partitions=("batch@big", "long@small"))
+    offered = Workflow("w", [Stage("a", cores=4, partition="batch@big", moldable=both)])
+    stage = on_clusters(offered, SMALL).stages["a"]
+    assert (stage.partition, stage.moldable.partitions) == ("long", ())
+
+
+@pytest.mark.parametrize(("partition", "why"), [
+    ("@big", "asks for cluster 'big', and this one is 'small': the setting `cluster`"),
+    ("batch@big@small", "asks for cluster 'big'"),
+])  # fmt: skip
+def test_another_cluster_than_the_only_one_is_refused_with_what_reaches_it(partition, why):
+    site = SMALL if partition == "@big" else SITE
+    assert why in site.impossible(JobSpec("a", 1, 60.0, partition=partition))
+
+
+def test_a_partition_of_one_name_is_that_of_the_first_cluster_that_has_it(pair):
+    """As for the jobs of a pool, of which nobody offers each a choice."""
+    pair.sites["small"] = cluster("small", 32, 16, partitions={"batch": PartitionLimits(), "gpu": PartitionLimits()})
+    backend = pair.connect()
+    assert backend.capabilities.impossible(job("a", "gpu", cpus_per_task=4)) is None
+    assert [backend.submit(job(name, name)) for name in ("gpu", "batch")] == ["1@small", "1@big"]
+    with pytest.raises(SubmitRejectedError, match="not on one of the clusters"):
+        backend.submit(job("c", "nowhere"))
+
+
+def test_the_jobs_of_a_pool_are_as_large_as_a_node_of_their_cluster():
+    flow = Workflow("w", [Stage(f"s{n}", cores=4, partition="batch@small") for n in range(20)])
+    assert pool_shape(flow, SITE)["cores"] == 16
+    anywhere = Workflow("w", [Stage(f"s{n}", cores=4) for n in range(20)])
+    assert pool_shape(anywhere, SITE)["cores"] == 28
+    assert pool_shape(anywhere, abilities_of({"small": SMALL, "big": BIG}))["cores"] == 16
+    longest = Workflow("w", [Stage("a", cores=4, walltime_s=86000.0, partition="@small")])
+    shape = pool_shape(longest, abilities_of({"small": cluster("small", partition="long"), "big": BIG}))
+    assert (shape["partition"], shape["walltime"]) == ("long@small", 86400.0)
 
 
 # ---------------------------------------------------------------------- as a backend
@@ -561,7 +609,8 @@ prefix = "ssh third"
         ("clusters = 3", "no list of clusters"),
         ('clusters = ["a", "b c"]', "no list of clusters"),
         ('clusters = ["a", "b@c"]', "no list of clusters"),
-        ('clusters = ["a", "b"]\ncluster = "a"', "no settings by cluster"),
+        ('clusters = ["a", "b"]\ncluster = "a"', "take another site: --backend slurm --option cluster=a"),
+        ('clusters = ["a", "b"]\ncluster = 3', "no settings by cluster"),
         ('clusters = ["a", "b"]\n[cluster.c]\naccount = "x"', "no cluster 'c'"),
         ('clusters = ["a", "b"]\nmoves = "soon"', "'soon' is no duration"),
         ('clusters = ["a", "b"]\n[cluster.b]\nacount = "x"', "no setting 'acount'"),

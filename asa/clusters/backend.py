@@ -210,11 +210,11 @@ class SeveralBackends:
 
     def _of_partition(self, spec: JobSpec) -> Member:
         partition = spec.partition or self.capabilities.partition
-        member = self._members.get(cluster_of(partition))
+        member = self._members.get(self.capabilities.cluster_for(partition))
         if member is None:
             known = ", ".join(self.capabilities.partitions)
             raise SubmitRejectedError(
-                f"asks for partition {partition!r}, which is on none of the clusters",
+                f"asks for partition {partition!r}, which is not on one of the clusters",
                 where=f"job {spec.name!r}",
                 hint=f"Known: {known}.",
             )

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
+from asa.backend import partition_of
 from asa.hosted.expected import Expectations
 from asa.hosted.graph import HostJob
 from asa.requests import SIZES, come_to
@@ -30,14 +31,24 @@ class HostRequest:
     walltime_s: float | None = None
 
     @classmethod
-    def of(cls, given: Iterable[Directive]) -> Self:
-        """Return the request of options; of those that are given several times the last one holds."""
+    def of(cls, given: Iterable[Directive], *, partition: str = "", account: str = "", clusters: str = "") -> Self:
+        """Return the request of options; of those that are given several times the last one holds.
+
+        `partition`, `account`, `clusters`: where the job is sent, unless an option says it.
+        """
         named = by_name(given)
+
+        def last(name: str, otherwise: str) -> str:
+            option = named.pop(name, None)
+            return otherwise if option is None else str(option.value)
+
+        partition = partition_of(last("clusters", clusters), last("partition", partition))
+        account = last("account", account)
         size, options = (
             tuple(str(option) for name, option in named.items() if (name in SIZES) is is_size)
             for is_size in (True, False)
         )
-        return cls(size, options)
+        return cls(size, options, partition, account)
 
     def stage(
         self,
@@ -53,7 +64,8 @@ class HostRequest:
 
         `longer_s`: what it is to get in that case, since it has run out of time; None if it has not.
         """
-        limit_s = expected.site.limits(self.partition).max_walltime_s
+        partition = expected.site.name_of(self.partition)
+        limit_s = expected.site.limits(partition).max_walltime_s
         max_s = math.inf if limit_s is None else limit_s
         given_s = self.walltime_s
         if given_s is None and longer_s is not None:
@@ -67,7 +79,7 @@ class HostRequest:
             assumes_walltime=is_default,
             after=after,
             command=command,
-            partition=self.partition,
+            partition=partition,
             account=self.account,
             reservation=self.reservation,
             comment=node.label,

@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+from asa.backend import partition_of
 from asa.core.variables import is_secret
 from asa.elements import Array, parse_array
 from asa.errors import InputError
@@ -264,7 +265,7 @@ class _Translator:
             name=name,
             **size,
             walltime_s=self._walltime_s(script, name),
-            partition=text_of(given, "partition"),
+            partition=partition_of(text_of(given, "clusters"), text_of(given, "partition")),
             **{key.field: parsed(key.of_option, given[key.option]) for key in TERMS if key.option in given},
             options=_options(given, needs),
             request=request,

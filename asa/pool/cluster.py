@@ -229,14 +229,19 @@ class AsaCluster(SpecCluster):
         desk.start()
         return desk
 
-    def _usual_shape(self, cores: int, walltime_s: float, threads: int, nodes: int, **more: Any) -> AllocationShape:
+    def _usual_shape(
+        self, cores: int, walltime_s: float, threads: int, nodes: int, partition: str, **more: Any
+    ) -> AllocationShape:
         """Return the default shape of a job; it depends on where the job runs."""
-        site_cores = self.capabilities.max_cores if self._is_here else self.capabilities.cores_per_node
+        partition = self.capabilities.name_of(partition)
+        there, _ = self.capabilities.place(partition)
+        site_cores = there.max_cores if self._is_here else there.cores_per_node
         cores = cores or max(site_cores, 1) * max(nodes, 1)
         walltime_s = walltime_s or (_WALLTIME_HERE_S if self._is_here else _WALLTIME_S)
         return AllocationShape(
-            cores, walltime_s, threads or nprocesses_nthreads(cores // max(nodes, 1))[1], nodes=nodes, **more
-        )
+            cores, walltime_s, threads or nprocesses_nthreads(cores // max(nodes, 1))[1], nodes=nodes,
+            partition=partition, **more,
+        )  # fmt: skip
 
     def _supervised(self, jobs: WorkerJobs, price: float | None, margin_s: float | None) -> Supervision:
         """Make the supervision of the pool, after dask's scheduler was made."""
@@ -453,6 +458,8 @@ class AsaCluster(SpecCluster):
             changes["tags"] = frozenset(tags)
         if memory is not None:
             changes["memory_bytes"] = parse_bytes(memory)
+        if "partition" in changes:
+            changes["partition"] = self.capabilities.name_of(changes["partition"])
         try:
             return replace(self.shape, **changes)
         except TypeError as error:

@@ -155,7 +155,8 @@ def node_of(opened: OpenedSite, folder: Path) -> int:
     return _node(limits_of(opened, folder))
 
 
-def _node(limits: Capabilities) -> int:
+def _node(limits: Capabilities, partition: str = "") -> int:
+    limits, _ = limits.place(partition)
     return min(limits.cores_per_node or limits.max_cores, limits.max_cores)
 
 
@@ -169,7 +170,8 @@ def pool_shape(
     Raises `InputError`: a stage cannot run as tasks of a pool.
     """
     stages = workflow.stages.values()
-    partition = given.get("partition") or _only("partition", {stage.partition: stage for stage in stages})
+    asked = given.get("partition") or _only("partition", {stage.partition: stage for stage in stages})
+    partition = limits.name_of(asked)
     terms = {
         key.name: given.get(key.name) or _only(key.name, {getattr(stage, key.field): stage for stage in stages})
         for key in TERMS
@@ -177,13 +179,13 @@ def pool_shape(
     account = terms.pop("account")
     options = [key.as_option(terms[key.name]) for key in TERMS if terms.get(key.name)]
     _check_shared(stages)
-    node = _node(limits)
+    node = _node(limits, partition)
     wide = sum(stage.cores_on(node) for stage in stages)
     cores = max(min(node, wide), 1)
     longest_s = max(stage.walltime_s for stage in stages)
     walltime_s = max(longest_s * _SPARE + 60.0, min(workflow.critical_path_s, 86400.0))
-    rules = limits.partitions.get(partition or limits.partition)
-    if rules is not None and rules.max_walltime_s is not None:
+    rules = limits.limits(partition)
+    if rules.max_walltime_s is not None:
         walltime_s = min(walltime_s, rules.max_walltime_s)
     memory = max(math.ceil(stage.memory_bytes * cores / max(stage.cores_on(node), 1)) for stage in stages)
     return {

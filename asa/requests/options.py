@@ -52,9 +52,9 @@ begin                b =   -            begin_time                asa | asa deci
 chdir                D =   -            current_working_directory key | Write `cd` into the command, or start asa in \
 that folder.
 cluster-constraint   - =   +            +                         alike
-clusters             M =   +            -                         target asa job | Of a site with several `clusters`, \
-a stage names one with its partition, as in `partition = "batch@big"`; another cluster for all of a run is the setting \
-`cluster`. Both are set in a site file, or with --option (Snakemake: --asa-option).
+clusters             M =   +            -                         target key job | Of a site with several `clusters`, \
+a stage names one with its partition, as in `partition = "batch@big"` or "@big"; another cluster for all of a run is \
+the setting `cluster`. Both are set in a site file, or with --option.
 comment              - =   -            +                         asa | Use the stage's key `comment`.
 consolidate-segments - -   +            flags@45                  switch
 constraint           C =   +            constraints               alike

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -20,12 +21,25 @@ def on_clusters(workflow: Workflow, site: Capabilities) -> Workflow:
     """Let each stage choose among the clusters that have its partitions; one that names none, among all of them.
 
     A partition that names its cluster, as in ``batch@big``, is left as it is. The first cluster on which a stage could
-    run is its own, to which strategies that choose nothing send it.
+    run is its own, to which strategies that choose nothing send it. If the site is that one cluster, the name of its
+    cluster is left out.
     """
-    if not site.clusters:
+    offered = _offered if site.clusters else _named_here
+    stages = [offered(stage, site) for stage in workflow.stages.values()]
+    if all(map(operator.is_, stages, workflow.stages.values())):
         return workflow
-    stages = [_offered(stage, site) for stage in workflow.stages.values()]
     return Workflow(workflow.name, stages, walltime_s=workflow.walltime_s if workflow.says_walltime else None)
+
+
+def _named_here(stage: Stage, site: Capabilities) -> Stage:
+    """Return a stage with the partitions that it names of the site's one cluster; with all if it names none there."""
+    offered = stage.moldable.partitions if stage.moldable is not None else ()
+    if not any(ON in partition for partition in (stage.partition, *offered)):
+        return stage
+    names = [*dict.fromkeys(map(site.name_of, (stage.partition, *offered)))]
+    here = [name for name in names if ON not in name] or names
+    moldable = stage.moldable and replace(stage.moldable, partitions=tuple(here) if len(here) > 1 else ())
+    return replace(stage, partition=here[0], moldable=moldable)
 
 
 def _offered(stage: Stage, site: Capabilities) -> Stage:
@@ -35,7 +49,7 @@ def _offered(stage: Stage, site: Capabilities) -> Stage:
     places = list(
         dict.fromkeys(
             place
-            for name in offered or (stage.partition,)
+            for name in map(site.name_of, offered or (stage.partition,))
             for place in _places(name, site, is_of_nodes=bool(stage.nodes))
         )
     )

@@ -23,6 +23,7 @@ from asa.keys import TERMS, keys_of
 from asa.requests import without_size
 from asa.requests.directives import Directive
 from asa.requests.forms import hint_of, takes
+from asa.requests.options import OPTIONS
 from asa.requests.together import refuse_together
 from asa.spec.calls import Scripts, run_by
 from asa.spec.environments import lacking
@@ -524,6 +525,8 @@ class _Checks:
                 given[name] = Directive(name, value if equals else None, key)
                 if not takes(name, value if equals else None):
                     self._add(stage, key, f"{option} has no value that sbatch takes", hint_of(name, _REFUSED))
+                elif key == "options" and name in OPTIONS and (instead := OPTIONS[name].instead):
+                    self._add(stage, key, f"--{name} is not for `options`", instead)
         if stage.request is not None:
             try:
                 refuse_together(given)

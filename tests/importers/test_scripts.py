@@ -162,6 +162,19 @@ def test_partitions_among_which_slurm_chooses_stay_its_choice(here):
     assert (stage.partition, stage.moldable) == ("short,batch", None)
 
 
+@pytest.mark.parametrize(("line", "partition"), [
+    ("-M small", "@small"),
+    ("--clusters=small -p batch", "batch@small"),
+    ("--cluster=small,big -p batch", "batch@small,batch@big"),
+    ("-M all -p batch", "batch"),
+])  # fmt: skip
+def test_a_cluster_is_named_with_the_partition(here, line, partition):
+    made = import_scripts([here("a.sbatch", f"#SBATCH -t 5 -n 1 {line}", "echo hi")])
+    (stage,) = made.workflow.stages.values()
+    assert (stage.partition, stage.options) == (partition, ())
+    assert "cluster" not in told(made)
+
+
 @pytest.mark.parametrize(
     ("lines", "gpus", "options"),
     [

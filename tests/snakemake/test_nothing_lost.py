@@ -166,7 +166,7 @@ def test_further_options_in_any_spelling(noting, text):
 
 def test_further_options_that_asa_decides_itself_are_named_once(noting):
     """Where a job is sent is heeded; as on sbatch's command line, the last one counts."""
-    extra = "--comment=mine{n} -J own --output=x.log -p long --account=theirs --nice=5"
+    extra = "--comment=mine{n} -J own --output=x.log -p long --account=theirs --nice=5 --clusters=here"
     rules = {f"r{n}": (1, {"slurm_extra": extra.format(n=n), "slurm_account": "ours"}) for n in range(2)}
     noted = noting.asa(workflow(rules), partitions="normal:long")
     assert len(noted.jobs) == 2, noted.said
@@ -181,7 +181,8 @@ def test_further_options_that_asa_decides_itself_are_named_once(noting):
     ({"slurm_extra": "--mail-user 'ann"}, "Close its quotes"),
     ({"slurm_extra": "nice=5"}, "is no option of sbatch"),
     ({"slurm_extra": "--begin=now+1hour"}, "asa decides when a job may begin"),
-    ({"cluster": "there"}, "another cluster for all of a run is the setting `cluster`"),
+    ({"cluster": "there"}, "asks for cluster 'there', and this one is 'here': the setting `cluster` names another"),
+    ({"slurm_extra": "-M there"}, "asks for cluster 'there', and this one is 'here'"),
 ])  # fmt: skip
 def test_what_cannot_be_had_is_refused_before_anything_is_submitted(noting, resources, words):
     """With what to do."""

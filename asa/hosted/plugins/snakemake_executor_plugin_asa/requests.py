@@ -84,18 +84,18 @@ class RequestReader:
         account = re.split(r"[,\s]+", resources.text("slurm_account").strip(", "))[0]
         if resources.count("tasks_per_node") and not resources.text("mpi"):
             self._notes["tasks_per_node"] = "In place of {}: a rule without `mpi` has one task, or as many as `tasks`."
-        words = [*_tasks(resources), *_cores(resources), *_amounts(resources), *self._options(resources, site)]
+        words = [*_tasks(resources), *_cores(resources), *_amounts(resources), *self._options(resources)]
         given = by_name([*take_options(words, resources.name)[0], *_extra(resources)])
         for name in given.keys() & _OF_ASA.keys():
             del given[name]
             self._notes[f"--{name} in slurm_extra"] = f"In place of {{}}: {_OF_ASA[name]}."
-        partition, own = self._partition(resources), "" if self.given.get("no_account") else account
-        partition = _on_cluster(resources, site, _last(given.pop("partition", None), partition))
-        account = _last(given.pop("account", None), own)
         return replace(
-            HostRequest.of(given.values()),
-            partition=partition,
-            account=account,
+            HostRequest.of(
+                given.values(),
+                partition=self._partition(resources),
+                account="" if self.given.get("no_account") else account,
+                clusters=_cluster_of(resources),
+            ),
             reservation=str(self.given.get("reservation") or resources.text("reservation")),
             walltime_s=walltime_s,
         )
@@ -106,26 +106,17 @@ class RequestReader:
             return partition
         return self._partitions.of_job(resources, partition, _cluster_of(resources))
 
-    def _options(self, resources: JobResources, site: Capabilities) -> Iterator[str]:
+    def _options(self, resources: JobResources) -> Iterator[str]:
         if constraint := resources.text("constraint"):
             yield f"--constraint={constraint}"
         if qos := str(self.given.get("qos") or resources.text("qos")):
             yield f"--qos={qos}"
-        clusters = _cluster_of(resources)
-        names = set(clusters.split(",")) if clusters else set[str]()
-        if names and not (names <= site.clusters.keys() or site.system in names):  # which asa refuses, and says why
-            yield f"--clusters={clusters}"
         if self.given.get("requeue"):
             yield "--requeue"
         if self.given.get("no_requeue"):
             yield "--no-requeue"
         if nodes := ",".join(re.split(r"[,\s]+", str(self.given.get("exclude_failed_nodes") or "").strip(", "))):
             yield f"--exclude={nodes}"
-
-
-def _last(extra: Directive | None, otherwise: str) -> str:
-    """Return the value of an option in ``slurm_extra``, which comes last on the command line; else another."""
-    return otherwise if extra is None else str(extra.value)
 
 
 def _has_gpus(resources: JobResources) -> bool:
@@ -187,14 +178,6 @@ def _on_this_computer(resources: JobResources, most: int) -> Iterator[str]:
 
 def _cluster_of(resources: JobResources) -> str:
     return next((text for name in _CLUSTERS if (text := resources.text(name))), "")
-
-
-def _on_cluster(resources: JobResources, site: Capabilities, partition: str) -> str:
-    """Return a partition with the names of a job's clusters, at a site with several."""
-    names = list(filter(None, _cluster_of(resources).split(",")))
-    if not names or not site.clusters.keys() >= set(names):
-        return partition
-    return ",".join(site.clusters[name].partition_on(name, partition) for name in names)
 
 
 def _extra(resources: JobResources) -> list[Directive]:

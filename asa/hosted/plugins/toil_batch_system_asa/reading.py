@@ -16,6 +16,8 @@ from asa.hosted.graph import HostJob
 from asa.hosted.session import AsksFor
 from asa.hosted.settings import run_name
 from asa.requests.directives import take_options
+from asa.requests.sizes import parsed
+from asa.requests.values import walltime_s as seconds_of
 
 from .ahead import Chain
 
@@ -48,7 +50,9 @@ class ToilRequests(AsksFor):
         words += [f"--mem={math.ceil(job.memory / 2**20)}M"] * bool(config.slurm_allocate_mem)
         words += [f"--gres=gpu:{gpus}"] * bool(gpus) + [f"--qos={qos}"] * bool(qos)
         given, _ = take_options([*words, *shlex.split(config.slurm_args or "")], "--slurmArgs")
-        return replace(HostRequest.of(given), partition=partition or "", walltime_s=walltime_s)
+        times = [parsed(seconds_of, one) for one in given if one.name == "time"]
+        asked = HostRequest.of((one for one in given if one.name != "time"), partition=partition or "")
+        return replace(asked, walltime_s=(times[-1] or None) if times else walltime_s)
 
     def _walltime_s(self, chain: Chain) -> float | None:
         """Return the time that a user has set; of a chain, that of all its jobs; None if not known for each."""
