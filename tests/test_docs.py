@@ -50,7 +50,7 @@ OF_OTHERS = {
     *("--slurmAllocateMem", "--slurmArgs", "--slurmGPUPartition", "--slurmGPUQOS", "--slurmPE", "--slurmPartition"),
     *("--slurmQOS", "--slurmTime"),
     *("--begin", "--chdir", "--dependency", "--error", "--mail-type", "--open-mode", "--output", "--partition"),
-    *("--time", "--time-min"),
+    *("--clusters", "--time", "--time-min"),
     *("--extra-node-info", "--gpus-per-node", "--mem-per-gpu", "--ntasks-per-gpu", "--ntasks-per-node", "--overcommit"),
     "--array",
     "--bb",
