@@ -12,11 +12,11 @@ from asa.exactly_once import NUMBER_LOST, Cause, Submitter
 from asa.observations import queued, queued_since
 from asa.records import Ended, Predicted, Record
 from asa.runner.attempts import Attempts
-from asa.runner.entries import Accepted, Begun, Entry, Reported, Sought, Surplus, Unexplained, Unsent
+from asa.runner.entries import Accepted, Begun, Entry, Reasoned, Reported, Sought, Surplus, Unexplained, Unsent
 from asa.runner.forecasts import LearnedForecast
 from asa.runner.jobs import Job
 from asa.runner.journal import Journal
-from asa.runner.state import Observation, RunState
+from asa.runner.state import Observation, RunState, facts_of
 from asa.strategies.base import Forecast, Strategy, whole
 from asa.waits import QueuedJob, WaitForecast, WaitObservation
 from asa.workflow import Stage, Workflow
@@ -274,8 +274,16 @@ class Active(Submitter):
         def is_failure(status: JobStatus) -> bool:
             return status.state.is_final and status.state is not JobState.COMPLETED and not status.in_doubt
 
-        in_order = sorted(statuses, key=is_failure)
-        self.commit(*(Reported(news) for status in in_order if (news := self._news_of(status)) is not None))
+        news = [new for status in sorted(statuses, key=is_failure) if (new := self._news_of(status)) is not None]
+        reasons: dict[str, list[str]] = {}
+        reports = []
+        for new in news:
+            known = self.state.jobs[new.job_id].status
+            if not known.state.is_final and facts_of(known) == facts_of(new):
+                reasons.setdefault(new.reason, []).append(new.job_id)
+            else:
+                reports.append(Reported(new))
+        self.commit(*(Reasoned(tuple(job_ids), reason) for reason, job_ids in reasons.items()), *reports)
 
     def _news_of(self, status: JobStatus) -> JobStatus | None:
         """Return the part of a job's status that is news; None if nothing is."""

@@ -152,6 +152,15 @@ class Reported:
 
 
 @dataclass(frozen=True, slots=True)
+class Reasoned:
+    """The batch system reported another reason for some jobs, and nothing else of them has changed."""
+
+    job_ids: tuple[str, ...]
+    reason: str
+    kind: Literal["reasoned"] = "reasoned"
+
+
+@dataclass(frozen=True, slots=True)
 class GivingUp:
     """A job is about to be cancelled."""
 
@@ -255,6 +264,7 @@ Entry = (
     | Narrowed
     | Surplus
     | Reported
+    | Reasoned
     | GivingUp
     | GivenUp
     | Stopped
@@ -279,6 +289,7 @@ _KINDS: dict[str, type[Entry]] = {
     "narrowed": Narrowed,
     "surplus": Surplus,
     "told": Reported,
+    "reasoned": Reasoned,
     "giving-up": GivingUp,
     "given-up": GivenUp,
     "stopped": Stopped,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, fields
+from dataclasses import field, fields, replace
 from operator import attrgetter
 
 from asa.backend import JobState, JobStatus
@@ -40,6 +40,7 @@ from asa.runner.entries import (
     Intended,
     Narrowed,
     NotFound,
+    Reasoned,
     Refused,
     Reported,
     Retried,
@@ -57,7 +58,8 @@ from asa.strategies.base import Phase, PlannedJob, RunView, StageView
 from asa.waits import WaitObservation
 from asa.workflow import Stage, Workflow
 
-_FACTS = attrgetter(*(one.name for one in fields(JobStatus) if one.name != "reason"))
+facts_of = attrgetter(*(one.name for one in fields(JobStatus) if one.name != "reason"))
+"""All of a job's status but its reason."""
 _HARMLESS = (
     Begun,
     Shaped,
@@ -68,6 +70,7 @@ _HARMLESS = (
     Unsent,
     Narrowed,
     Reported,
+    Reasoned,
     Extended,
     Claimed,
     Closed,
@@ -177,6 +180,9 @@ class RunState(RunCourse):
                 yield self._cancelled_record(self.jobs.intents[token].planned, job_id, reason, at_s)
             case Reported(status=status):
                 yield from self._update(status)
+            case Reasoned(job_ids=job_ids, reason=reason):
+                for job_id in job_ids:
+                    yield from self._update(replace(self.jobs[job_id].status, reason=reason))
             case GivingUp(job_id=job_id, reason=reason, at_s=at_s, substitute=substitute):
                 self.jobs.condemn(job_id, reason, at_s, substitute)
             case GivenUp(job_id=job_id, reason=reason, at_s=at_s):
@@ -353,7 +359,7 @@ class RunState(RunCourse):
         name, stages, job_id = self.name, job.planned.stages, status.job_id
         units = self.units.of(job)
         units.heard(self, job, is_anew=requeued)
-        if (job.observed or status.start_s is None) and _FACTS(status) == _FACTS(was):
+        if (job.observed or status.start_s is None) and facts_of(status) == facts_of(was):
             return  # only its reason has changed, as that does most often
         if status.start_s is not None and (was.start_s is None or requeued):
             yield Started(time_s=status.start_s, run=name, stages=stages, job_id=job_id)

@@ -8,7 +8,8 @@ from slurm_fake_link import FakeLink, VirtualClock
 
 from asa.backend import Capabilities
 from asa.errors import SubmitInDoubtError
-from asa.runner import RunFolder, RunPlan
+from asa.runner import RunFolder, RunPlan, read_journal
+from asa.runner.entries import Reasoned
 from asa.runner.look import look
 from asa.workflow import Stage
 
@@ -76,3 +77,30 @@ def test_a_look_leaves_no_file_open(tmp_path):
     assert looks > 1
     assert list((tmp_path / "bank").glob("*.jsonl"))
     assert not of_the_bank()
+
+
+class Blank(FakeLink):
+    """A Slurm in memory that shows no job while `is_blank`."""
+
+    is_blank = False
+
+    def jobs(self, job_ids):
+        return {} if self.is_blank else super().jobs(job_ids)
+
+
+def test_another_reason_for_many_jobs_is_one_entry_of_the_journal(tmp_path):
+    stages = [Stage(f"s{n}", cores=1, walltime_s=6000, expected_run_s=3000, command="sleep 3000") for n in range(9)]
+    plan = RunPlan("abcd1234", "x", "x", tuple(stages), "per-stage", "slurm-cli", SITE, created_s=1.7e9)
+    folder, clock = RunFolder.create(tmp_path, plan), VirtualClock()
+    link = Blank(clock, folder.path)
+    reasons = []
+    for link.is_blank in (False, False, True, False):
+        look(folder, lambda run: SlurmBackend(link, run.path, SITE, clock=clock, sleep=clock.sleep))
+        clock.sleep(300.0)
+        told = [RunFolder(folder.path).state()[0], folder.state()[0]]  # one that reads all, and one that reads on
+        statuses = [{job_id: job.status for job_id, job in state.jobs.items()} for state in told]
+        assert statuses[0] == statuses[1]
+        reasons.append({status.reason for status in statuses[0].values()})
+    assert reasons[1:] == [{""}, {"NotShown"}, {""}]
+    written = [one for one in read_journal(folder.path / "journal.jsonl")[0] if isinstance(one, Reasoned)]
+    assert [(one.reason, len(one.job_ids)) for one in written] == [("NotShown", 9), ("", 9)]
