@@ -36,6 +36,7 @@ class Place:
         self.trial, self.root, self.asa = trial, root, asa
         self.work, self.disk, self.bank, self.tmp = (root / "jobs" / name for name in ("work", "disk", "bank", "tmp"))
         self.disks = [self.disk, self.bank, *[self.tmp] * trial.site.small_tmp]
+        self.numbers: dict[str, str] = {}  # of elements of arrays, which payloads know as $SLURM_JOB_ID
 
     def start(self) -> None:
         """Make the folders: runs lie on a small disk of their own, marks on another."""
@@ -249,11 +250,12 @@ class Cluster(Place):
         return self._jobs_of(self.slurm, *states)
 
     def _jobs_of(self, slurm: Testbed, *states: str) -> list[str]:
-        told = slurm.run_as_root("squeue", "-h", "-o", "%i|%T|%k|%j", check=False)
-        lines = [line.split("|", 3) for line in told.splitlines() if line.count("|") >= 3]
+        told = slurm.run_as_root("squeue", "-h", "-o", "%A|%i|%T|%k|%j", check=False)
+        lines = [line.split("|", 4) for line in told.splitlines() if line.count("|") >= 4]
+        self.numbers |= {job: number for number, job, *_ in lines}
         return [
             job
-            for job, state, comment, name in lines
+            for _, job, state, comment, name in lines
             if name != OTHER and comment != MARKED and (not states or state in states)
         ]
 
@@ -261,7 +263,10 @@ class Cluster(Place):
         return self.jobs()
 
     def jobs_on(self, node: str) -> list[str]:
-        return self.slurm.run_as_root("squeue", "-h", "-w", node, "-o", "%i", check=False).split()
+        told = self.slurm.run_as_root("squeue", "-h", "-w", node, "-o", "%A|%i", check=False).split()
+        numbers = {job: number for number, _, job in (line.partition("|") for line in told)}
+        self.numbers |= numbers
+        return [*numbers]
 
     def nodes_of(self, job: str) -> list[str]:
         told = self.slurm.run_as_root("squeue", "-h", "-j", job, "-o", "%N", check=False).strip()

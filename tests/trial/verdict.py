@@ -194,6 +194,7 @@ class _Judge:
         """Whether something may have killed its job, or it, in the moment in which it ended."""
         for when_s, _, more in self._fired():
             words = more.replace(",", " ").replace("@", " ").split()  # a job may be named with its cluster
+            words += [number for word in words if (number := self.operator.place.numbers.get(word)) is not None]
             hits = one.pid in words if "SIGKILL to payload" in more else one.job in words
             if (
                 -before_s < one.end_s - when_s < AFTER_S + self.trial.site.kill_wait_s
