@@ -151,11 +151,9 @@ class Ahead:
 
     def _left(self, name: str) -> Any:
         """Return the description of a job that is not gone; else None."""
-        if name in self._roots:
-            return self._roots[name]
-        if name not in self._read:
+        if name not in self._roots and name not in self._read:
             self._read[name] = self._load(name)
-        return self._read[name]
+        return self._roots[name] if name in self._roots else self._read[name]
 
     @cached_property
     def _store(self) -> Any:

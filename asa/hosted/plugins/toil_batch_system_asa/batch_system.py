@@ -174,9 +174,8 @@ class AsaBatchSystem(BatchSystemCleanupSupport):
         return UpdatedBatchJobInfo(number, code, _REASONS[ending.how], ending.ran_s, ending.job_id or None)
 
     def _forget(self, ending: Ending) -> None:
-        issued = self._issued.pop(self._numbers.pop(ending.stage))
         self._session.ended(ending)
-        self._ahead.ended(str(issued.job.jobStoreID))
+        self._ahead.ended(str(self._issued.pop(self._numbers.pop(ending.stage)).job.jobStoreID))
 
     def killBatchJobs(self, jobIDs: list[int]) -> None:  # noqa: N802, N803
         """Cancel jobs, and wait until they are gone."""

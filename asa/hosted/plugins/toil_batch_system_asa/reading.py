@@ -38,9 +38,8 @@ class ToilRequests(AsksFor):
     def request(self, node: HostJob, site: Capabilities) -> HostRequest:
         """Return what a chain of jobs asks for."""
         chain: Chain = node.job
-        job, config = chain.jobs[0], self.config
+        job, config, walltime_s = chain.jobs[0], self.config, self._walltime_s(chain)
         cores = max(math.ceil(job.cores), 1)
-        walltime_s = self._walltime_s(chain)
         if self.is_local:
             return HostRequest(("--ntasks=1", f"--cpus-per-task={min(cores, site.max_cores)}"), walltime_s=walltime_s)
         gpus = sum(one["count"] for one in job.accelerators if one["kind"] == "gpu")
