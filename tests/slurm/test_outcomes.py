@@ -1,12 +1,12 @@
 """The outcome that a job's script reports, on real daemons: programs keep their exit codes, files may come late."""
 
-import json
 import threading
 import time
 
 import pytest
 from slurm_runs import LINKS, SlurmRun, stage
 from slurm_testbed import until
+from trial.verdict import entries_in
 
 from asa.backend import JobState
 from asa.outcome import JobOutcome
@@ -63,8 +63,7 @@ def test_what_comes_late_is_waited_for_and_what_comes_later_is_tried_again(slurm
 
 def said_of(run, name):
     """Return how the jobs of a failed stage ended, by the journal."""
-    lines = [json.loads(line) for line in (run.folder.path / "journal.jsonl").read_text().splitlines()]
-    entries = [entry for line in lines for entry in line.get("entries", [line])]
+    entries = list(entries_in((run.folder.path / "journal.jsonl").read_bytes()))
     ours = {job["JobId"] for job in run.jobs().get(name, ())} | {
         entry["status"]["job_id"]
         for entry in entries

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from contextlib import chdir, contextmanager, suppress
+from contextlib import chdir, contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -20,7 +20,7 @@ from portable_tools import bring
 from real_pipelines import SMALL, pipeline_of
 from slurm_runs import process, told_jobs
 from slurm_testbed import OLDEST, make_home, until
-from trial.verdict import reshaped
+from trial.verdict import entries_in, reshaped
 
 from asa.runner import RunFolder
 from asa.runner.begin import Chosen, plan_run
@@ -100,13 +100,8 @@ class Place:
 
     def entries(self):
         """Read the complete entries of the only run's journal."""
-        lines = []
-        for journal in (self.folder / "runs").glob("*/journal.jsonl"):
-            for line in journal.read_text().splitlines():
-                with suppress(ValueError):
-                    told = json.loads(line)
-                    lines += told.get("entries", [told])  # of those that came together
-        return lines
+        journals = (self.folder / "runs").glob("*/journal.jsonl")
+        return [entry for journal in journals for entry in entries_in(journal.read_bytes())]
 
     def shaped(self, stage):
         return [one for one in self.entries() if one["kind"] == "shaped" and one["stage"] == stage]

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from asa.core.typed import written
+from asa.runner.entries import read_entries
+
 from .draw import WORLD, Step, Trial
 from .operator import Operator
 
@@ -409,10 +412,14 @@ class _Judge:
     def _journal(self) -> Iterator[dict[str, Any]]:
         run = self.operator.run
         path = run / "journal.jsonl" if run is not None else None
-        for line in path.read_text(errors="replace").splitlines() if path is not None and path.exists() else ():
-            with suppress(ValueError):
-                entry = json.loads(line)
-                yield from entry.get("entries", [entry])  # of which those that came together are a line
+        yield from entries_in(path.read_bytes()) if path is not None and path.exists() else ()
+
+
+def entries_in(journal: bytes) -> Iterator[dict[str, Any]]:
+    """Read the entries of a journal, each with all of its fields."""
+    for line in journal.splitlines():
+        with suppress(ValueError):
+            yield from (json.loads(written(entry)) for entry in read_entries(line))
 
 
 def _has_fewer(finds: tuple[str, ...]) -> bool:
