@@ -218,6 +218,19 @@ def test_what_does_not_fit_on_the_screen_is_counted(folder):
     assert "fetch-the-references" in file.getvalue()
 
 
+def test_where_nothing_is_too_high_all_stages_are_shown_however_many(folder):
+    run = stand(folder, state_of(folder), [], NOW_S)
+    many = replace(run, stages=run.stages * 6000)
+    assert len(many.stages) > 10_000
+    began_s = time.process_time()
+    _, table, *rest = draw(many, 80).renderables
+    assert table.row_count == len(many.stages)
+    _, table, *_ = draw(many, 80, len(many.stages)).renderables
+    assert table.row_count == len(many.stages) - 10
+    assert time.process_time() - began_s < 10.0, "as long as each is compared with few"
+    assert "more stages" not in str(rest)
+
+
 def test_the_summary_tells_the_metrics_and_events_are_lines(folder):
     """The run is on a simulated machine."""
     others = np.array([[0], [100], [100], [448]], dtype=np.int64)

@@ -91,10 +91,10 @@ def clock(time_s: float, now_s: float | None = None) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", moment)
 
 
-def draw(run: RunStanding, width: int, height: int = 10_000) -> RenderableType:
-    """Draw a run's state for a terminal of the given size; stages that do not fit are counted."""
+def draw(run: RunStanding, width: int, height: int | None = None) -> RenderableType:
+    """Draw a run's state for a terminal of the given size; stages that do not fit are counted. None: all are shown."""
     is_wide = width >= _WIDE
-    shown, left_out = _fitting(run.stages, height - 10)
+    shown, left_out = _fitting(run.stages, len(run.stages) if height is None else height - 10)
     parts: list[RenderableType] = [_head(run), _table(_columns(run, shown, width), shown)]
     if left_out:
         parts.append(Text(f"... and {left_out} more stages; list all with: asa status", style="dim"))
@@ -178,8 +178,9 @@ def _fitting(stages: Sequence[StageStanding], most: int) -> tuple[list[StageStan
     if len(stages) <= max(most, 3):
         return list(stages), 0
     quiet = dict.fromkeys(("done", "waiting", "not run", "blocked", "skipped", "dropped", "conditional"), 1)
-    chosen = sorted(stages, key=lambda stage: quiet.get(stage.state, 0))[: max(most, 3)]
-    return [stage for stage in stages if stage in chosen], len(stages) - len(chosen)
+    order = sorted(range(len(stages)), key=lambda number: quiet.get(stages[number].state, 0))
+    chosen = sorted(order[: max(most, 3)])
+    return [stages[number] for number in chosen], len(stages) - len(chosen)
 
 
 def _head(run: RunStanding) -> Text:
