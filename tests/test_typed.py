@@ -11,7 +11,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from asa.backend import Capabilities, Dependency, DependencyType, JobSpec, JobState, JobStatus
-from asa.core.typed import _defaults, made, written, written_by_field, written_in_short
+from asa.core.typed import _defaults, made, written, written_by_field
 from asa.elements import Elements
 from asa.runner import entries
 from asa.strategies.base import Keep, PlannedJob
@@ -79,14 +79,16 @@ VALUES = [
 def test_values_are_read_as_they_were_written_by_this_and_by_pydantic(value):
     adapter, text = TypeAdapter(type(value)), written(value)
     assert json.loads(text) == json.loads(adapter.dump_json(value))
-    for each in (text, written_in_short(value), written_by_field(value), adapter.dump_json(value)):
+    for each in (text, written(value, in_short=True), written_by_field(value), adapter.dump_json(value)):
         assert made(type(value), json.loads(each)) == value
         assert adapter.validate_json(each) == value
 
 
 def test_only_what_has_its_default_in_value_and_type_is_left_out():
-    assert written_in_short(Outer("x", 1.0, setting=True)) == '{"name":"x","wait_s":1.0,"kind":"a","setting":true}'
-    assert written_in_short(Inner(0)) == '{"cores":0}'
+    assert (
+        written(Outer("x", 1.0, setting=True), in_short=True) == '{"name":"x","wait_s":1.0,"kind":"a","setting":true}'
+    )
+    assert written(Inner(0), in_short=True) == '{"cores":0}'
     [told] = (json.loads(entries.write_entry(entries.Reported(JobStatus("17", JobState.PENDING, submit_s=0.0)))),)
     assert told == {"status": {"job_id": "17", "state": "pending", "submit_s": 0.0}, "kind": "told"}
 

@@ -18,8 +18,11 @@ from typing import Any, Literal, NamedTuple, TypeVar, Union, cast, get_args, get
 T = TypeVar("T")
 
 
-def written(value: Any) -> str:
-    """Write a value as JSON on one line: dataclasses as objects with all their fields.
+def written(value: Any, *, in_short: bool = False) -> str:
+    """Write a value as JSON on one line: dataclasses as objects with their fields.
+
+    `in_short`: leave out the fields that have their default, but for those of a `Literal` type. They are read with the
+    default of that time, so defaults of what is kept in files must not change.
 
     Examples
     --------
@@ -30,27 +33,11 @@ def written(value: Any) -> str:
     ...     after: tuple[str, ...] = ()
     >>> written(Job(28)), made(Job, {"cores": 28, "after": ["a"], "later": 1})
     ('{"cores":28,"after":[]}', Job(cores=28, after=('a',)))
+    >>> written(Job(28), in_short=True)
+    '{"cores":28}'
     """
-    return json.dumps(value, default=_parts, ensure_ascii=False, separators=(",", ":"))
-
-
-def written_in_short(value: Any) -> str:
-    """Write a value as `written` does, without the fields that have their default; a field with a `Literal` type stays.
-
-    What is read later has the default of that time, so defaults of what is kept in files must not change.
-
-    Examples
-    --------
-    >>> from dataclasses import dataclass
-    >>> @dataclass
-    ... class Job:
-    ...     cores: int
-    ...     after: tuple[str, ...] = ()
-    ...     nice: int = 0
-    >>> written_in_short(Job(28, nice=5))
-    '{"cores":28,"nice":5}'
-    """
-    return json.dumps(value, default=_parts_in_short, ensure_ascii=False, separators=(",", ":"))
+    parts = _parts_in_short if in_short else _parts
+    return json.dumps(value, default=parts, ensure_ascii=False, separators=(",", ":"))
 
 
 def written_by_field(value: Any) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from asa.backend import JobSpec, JobStatus
 from asa.core.documents import read_json
 from asa.core.late import dataclass
-from asa.core.typed import made, written_in_short
+from asa.core.typed import made, written
 from asa.exactly_once import Cause
 from asa.strategies.base import Choice, PlannedJob, Substitute
 from asa.workflow import Stage
@@ -313,7 +313,7 @@ _TOGETHER, _SEVERAL = '{"entries":[', b'{"entries"'
 
 def write_entry(entry: Entry) -> str:
     """Write an entry as one line of JSON, without a newline."""
-    return written_in_short(entry)
+    return written(entry, in_short=True)
 
 
 def read_entry(line: str | bytes) -> Entry:

@@ -261,7 +261,7 @@ class RunFolder:
         self._journal: Journal | None = None
         self._pulsed_s = -math.inf
         self._passed_over: set[str] = set()
-        self._told: _Told | None = None
+        self._replay: _Replay | None = None
         file = self.path / _PLAN
         try:
             with open_file(file) as opened:
@@ -503,7 +503,7 @@ class RunFolder:
             "cannot be written", str(self.path / _PLAN), "Fix its permissions, or free disk space.", JournalError
         ):
             _write_plan(self.path, plan)
-        self.plan, self._told = plan, None  # which was told by the old one
+        self.plan, self._replay = plan, None  # which was made by the old one
 
     # ------------------------------------------------------------------ for everybody
 
@@ -574,13 +574,13 @@ class RunFolder:
         """
         # read before the journal, which must know of these
         ended, has_completed = self._completed(), (self.path / _METRICS).exists()
-        told, self._told = self._told or _Told(self.path, self.plan, self._max_bytes), None
-        told.read_on()
-        self._check_known(ended, told.known)
-        if has_completed and told.state.outcome != "completed" and not any(map(_completes, told.records)):
+        replay, self._replay = self._replay or _Replay(self.path, self.plan, self._max_bytes), None
+        replay.read_on()
+        self._check_known(ended, replay.known)
+        if has_completed and replay.state.outcome != "completed" and not any(map(_completes, replay.records)):
             self._refuse_journal("that the run has completed")
-        self._told = told  # not if it was refused
-        return told.state, list(told.records)
+        self._replay = replay  # not if it was refused
+        return replay.state, list(replay.records)
 
     def write_metrics(self, metrics: Mapping[str, Any]) -> None:
         """Store the run's cost, for people and programs."""
@@ -619,8 +619,8 @@ class RunFolder:
             return []
 
 
-class _Told:
-    """A run's state as its journal tells it.
+class _Replay:
+    """A run's state, replayed from its journal.
 
     `known`: names of the stages that have been submitted.
     """
@@ -634,7 +634,7 @@ class _Told:
         self._reader = JournalReader(path / _JOURNAL, max_bytes=max_bytes)
 
     def read_on(self) -> None:
-        """Take in what the journal has told since; all of it, if it was replaced.
+        """Take in what was added to the journal; all of it, if that was replaced.
 
         Raises `JournalError`: as `RunFolder.state` does; this object is of no use afterwards.
         """
